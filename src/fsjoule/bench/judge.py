@@ -243,6 +243,8 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     complaints = validity.sample_complaints(trace.counts) + validity.clock_complaints(trace)
     notes = tuple(validity.trace_notes(trace))
     window = evidence.window
+    if window is None and not evidence.marks[0]:
+        return Metered(complaints=tuple(complaints), notes=notes)
     if window is None:
         complaints += validity.mark_complaints(trace, evidence.marks)
         start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in evidence.marks)

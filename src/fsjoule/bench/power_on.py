@@ -44,10 +44,11 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The edges of a boot in their order, the last one its end, and the rules of which it shows nothing."""
+    """The edges of a boot in their order, the last one its end. `short` are those whose next edge is as early."""
 
     edges: tuple[Edge, ...]
     rules: tuple[SegmentRule, ...]
+    short: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
         return any(edge.name == name for edge in self.edges)
@@ -62,6 +63,8 @@ class Segments:
     def remark(self, name: str) -> str:
         """A word on a segment that the boot lacks, or on those that a segment has in it for that reason; else ""."""
         rules = {rule.name: rule for rule in self.rules}
+        if name in self.short:
+            return "left out: it is shorter than the times of its two ends are sure"
         if not self.has(name):
             return f"left out: {_sought(rules[name])}"
         names = list(rules)
@@ -69,7 +72,7 @@ class Segments:
         for other in names[names.index(name) + 1 :]:
             if self.has(other):
                 break
-            within.append(other)
+            within += [other] if other not in self.short else []
         return f"{name} has {' and '.join(within)} in it, which the console does not show" if within else ""
 
 
@@ -98,13 +101,26 @@ def cut(
     if missing:
         said = f"the console said {len(told.lines)} lines"
         raise MeasurementInvalid("power-on", [f"a rule finds nothing: {'; '.join(missing)} ({said})"])
-    begin_us = edges[0].at_us
-    for one, other in pairwise(edges):
-        if other.at_us <= one.at_us:
-            at_s = [f"{edge.name} begins {(edge.at_us - begin_us) * 1e-6:.3f} s after power-on" for edge in (one, other)]
-            what = f"the rules of the segments are not in the order of this boot: {at_s[0]}, and {at_s[1]}"
+    return _ordered(edges, rules)
+
+
+def _ordered(edges: Sequence[Edge], rules: Sequence[SegmentRule]) -> Segments:
+    """The segments, without those that are too short to be seen. Raises MeasurementInvalid if one begins too early."""
+    found, short = [edges[0]], list[str]()
+    for edge in edges[1:]:
+        last = found[-1]
+        if edge.at_us > last.at_us:
+            found.append(edge)
+        elif last.at_us - edge.at_us <= (last.late_s + edge.late_s) * 1e6:
+            short.append(last.name)
+            found[-1] = Edge(edge.name, last.at_us, max(last.late_s, edge.late_s))
+        else:
+            at_s = [f"{each.name} begins {(each.at_us - edges[0].at_us) * 1e-6:.3f} s" for each in (last, edge)]
+            what = f"the segments are not in the order of this boot: {at_s[0]} after power-on, and {at_s[1]}"
             raise MeasurementInvalid("power-on", [what])
-    return Segments(tuple(edges), tuple(rules))
+    if len(found) == 1:
+        raise MeasurementInvalid("power-on", ["the whole boot is shorter than the times of its two ends are sure"])
+    return Segments(tuple(found), tuple(rules), tuple(short))
 
 
 def sum_complaints(trace: Trace, segments: Segments, idle: Window) -> list[str]:
@@ -164,7 +180,7 @@ def _line_us(line: ConsoleLine, trace: Trace, board_us: float | None) -> tuple[f
     if board_us is not None:
         return board_us + line.at_s * 1e6, 0.0
     if (clock := trace.host_clock) is None:
-        what = f"{trace.info.instrument} does not tell where this computer's clock is in its own"
+        what = f"the instrument does not tell where this computer's clock is in its own"
         raise MeasurementInvalid("power-on", [f"{what}: its segments begin at marks, and not at lines"])
     return clock.meter_us(line.at_s), line.late_s + HOST_LINE_S + clock.late_s(line.at_s)
 
@@ -175,7 +191,8 @@ def _power_edge(name: str, told: PowerOn, trace: Trace, board_us: float | None) 
     if board_us is not None:
         if not len(times_us) or times_us[0] > board_us + tick_us:
             raise _late(float(times_us[0]) - board_us if len(times_us) else 0.0)
-        return Edge(name, max(board_us, float(times_us[0])), 0.0)
+        # Its power is known from its first millisecond on.
+        return Edge(name, max(board_us, float(times_us[0])), tick_us * 1e-6)
     off = _LEAST_OFF
     if trace.host_clock is not None:
         off = int(np.searchsorted(times_us + tick_us, trace.host_clock.meter_us(told.begin_s)))

@@ -239,6 +239,8 @@ def no_trace(m: Measurement) -> str:
     """Why nothing is drawn for a measurement without a trace; one that was lost is a ResultError of its reader."""
     if m.samples is not None and m.samples.received:
         return "its trace was not pulled with the run"
+    if m.window is not None:
+        return "its trace is that of the whole boot"
     return "the meter recorded nothing: there is no trace and no energy"
 
 

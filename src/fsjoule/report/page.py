@@ -38,7 +38,7 @@ from fsjoule.report.tables import (
     timed_table,
 )
 from fsjoule.report.template import marked_up, render
-from fsjoule.report.trace_chart import trace_chart
+from fsjoule.report.trace_chart import segments_of, trace_chart
 from fsjoule.report.words import ALTERED
 from fsjoule.store.gate import Gated
 from fsjoule.suites.published.catalogue import PUBLICATIONS
@@ -82,7 +82,7 @@ def render_page(
     gate = None if gated is None else GateView(gated)
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
     groups = [
-        (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
+        (row, [_entry(m, trace_of, segments_of(m, in_order)) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
         for row in (*summary.fio, *summary.timed, *summary.outcomes)
     ]
     return render(
@@ -177,7 +177,9 @@ def _advice(advice: Advice) -> dict[str, object]:
     }
 
 
-def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _MeasurementEntry:
+def _entry(
+    measurement: Measurement, trace_of: Callable[[int], Trace | None], segments: Sequence[Measurement]
+) -> _MeasurementEntry:
     charts: list[Markup] = []
     problem = ""
     try:
@@ -185,13 +187,17 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     except ResultError as error:
         trace, problem = None, error.what
     if trace is not None and len(trace.ticks):
-        charts = marked_up([trace_chart(measurement, trace, width=width) for width in (_WIDE, _NARROW)])
+        charts = marked_up(
+            [trace_chart(measurement, trace, width=width, segments=segments) for width in (_WIDE, _NARROW)]
+        )
     elif not problem:
         problem = no_trace(measurement)
     facts = measurement_facts(measurement)
     # Kinds of line (a class of the style sheet), each with its meaning.
     legend = [("mean", f"mean {measurement.energy.mean_power_w.value:.4f} W")] if measurement.energy else []
     legend += [("idle", f"idle {measurement.energy.idle_power_w.value:.4f} W")] if measurement.energy else []
+    parts = [(m.workload.label.rpartition("/")[2], m.duration_s) for m in segments]
+    legend += [("window", ", ".join(f"{name} {seconds:.3f} s" for name, seconds in parts if seconds))] if parts else []
     legend += [("window", f"window {measurement.window.duration_s:.4f} s")] if measurement.window else []
     legend += [("before", f"idle window {measurement.idle_window.duration_s:.3f} s")] if measurement.idle_window else []
     return _MeasurementEntry(

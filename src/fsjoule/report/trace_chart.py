@@ -1,7 +1,11 @@
-"""The power trace of one measurement as SVG: power over time, with window, idle window, mean and idle power."""
+"""The power trace of one measurement as SVG: power over time, with window, idle window, mean and idle power.
+
+That of a whole boot has its segments instead of the window, each with its name and its mean power.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
@@ -16,9 +20,20 @@ from fsjoule.report.svg import Rows, draw, specification
 _HEIGHT: Final = 190
 _SHADE: Final = 0.10
 _DASHES: Final = [5, 3]
+_CHARACTER_PX: Final = 7
+_AXIS_PX: Final = 40
 
 
-def trace_chart(measurement: Measurement, trace: Trace, *, width: int) -> str:
+def segments_of(whole: Measurement, measurements: Iterable[Measurement]) -> list[Measurement]:
+    """The segments of a boot that was measured as a whole, in their order; none for other measurements."""
+    rules = getattr(whole.workload, "rules", ())
+    own = [m for m in measurements if rules and m.boot == whole.boot and getattr(m.workload, "rules", ()) == rules]
+    return [m for m in sorted(own, key=lambda m: m.workload.order) if m.window and m.number != whole.number]
+
+
+def trace_chart(
+    measurement: Measurement, trace: Trace, *, width: int, segments: Sequence[Measurement] = ()
+) -> str:
     """Draw a trace `width` pixels wide, in a third as many points; time counts from the start of the window."""
     window = measurement.window
     start_us = window.start_us if window else float(trace.times_us[0]) if len(trace.ticks) else 0.0
@@ -29,13 +44,22 @@ def trace_chart(measurement: Measurement, trace: Trace, *, width: int) -> str:
         {name: None if np.isnan(value) else round(float(value), 5) for name, value in zip(names, row, strict=True)}
         for row in binned(seconds, trace.power_w, width // 3)
     ]
-    shades = _spans(window, start_us)
+    shades = [span for m in segments[::2] for span in _spans(m.window, start_us)] or _spans(window, start_us)
+    edges = [span for m in (segments or [measurement]) for span in _spans(m.window, start_us)]
+    levels = [level for m in segments for level in _levels(m, start_us)[:1]] or _levels(measurement, start_us)
+    px_per_s = (width - _AXIS_PX) / max(float(np.ptp(seconds)), 1e-9) if len(seconds) else 0.0
     data = {
         "trace": points,
         "window": shades,
-        "edges": [{"at": at} for row in shades for at in row.values()],
+        "edges": [{"at": at} for row in edges for at in row.values()],
         "idle": _spans(measurement.idle_window, start_us),
-        "levels": _levels(measurement, start_us),
+        "levels": levels,
+        "names": [
+            {"at": (span["from"] + span["to"]) / 2, "name": m.workload.label.rpartition("/")[2]}
+            for m in segments
+            for span in _spans(m.window, start_us)
+            if (span["to"] - span["from"]) * px_per_s >= len(m.workload.label.rpartition("/")[2]) * _CHARACTER_PX
+        ],
     }
     title = f"{measurement.number:02d} {measurement.slug}: power"
     return draw(_specification(width), data, title, simulated=measurement.simulated)
@@ -83,12 +107,15 @@ def _specification(width: int) -> dict[str, object]:
         over("levels")
         .mark_rule(strokeWidth=1.5, strokeDash=_DASHES)
         .encode(x="from:Q", x2="to:Q", y="level:Q", color=colour),
+        over("names").mark_text(color=style.TEXT, baseline="top", dy=3).encode(
+            x="at:Q", y=alt.value(0), text="name:N"
+        ),
         width=width,
         height=_HEIGHT,
     )
 
 
-def _spans(window: Window | None, start_us: float) -> Rows:
+def _spans(window: Window | None, start_us: float) -> list[dict[str, float]]:
     if window is None:
         return []
     return [{"from": (window.start_us - start_us) / 1e6, "to": (window.stop_us - start_us) / 1e6}]
