@@ -9,8 +9,8 @@ from typing import Protocol
 
 from fsjoule.errors import Part
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
-from fsjoule.model.power_on import PowerOn
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
+from fsjoule.model.power_on import PowerOn
 
 
 @dataclass(frozen=True, slots=True)

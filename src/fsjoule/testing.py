@@ -154,8 +154,8 @@ class FakeStore:
 class FakeBoard:
     """Boots into `shell`, or raises the next of `faults`; a cut returns `said`. Setting `lost` takes it away.
 
-    `card` is its card's file, `told` what its console has said since power-on. It is ports.BoardParts, too: `outlet` is what its outlet says (by default the truth),
-    `reached` what its flasher finds or raises.
+    `card` is its card's file, `told` what its console has said since power-on. It is ports.BoardParts, too: `outlet` is
+    what its outlet says (by default the truth), `reached` what its flasher finds or raises.
     """
 
     shell: FakeShell
@@ -173,7 +173,7 @@ class FakeBoard:
     outlet: Callable[[], bool | None] | None = None
     reached: str | LabError = ""
     boot_limit_s: float = 100.0
-    told: PowerOn = PowerOn(0.0, 0.0, ())
+    told: PowerOn = field(default_factory=lambda: PowerOn(0.0, 0.0, ()))
 
     def power_on(self) -> None:
         self.powered = True

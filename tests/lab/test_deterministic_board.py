@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from bench_runs import only_run, run_bench
 from guest_time import guest_time, impatient, session, telling_commands, two_sessions_agree
 from lab_leftovers import assert_nothing_left
 from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config, wait_until
@@ -20,6 +21,7 @@ from fsjoule.host import process
 from fsjoule.host.cache.libraries import shared_library
 from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
+from fsjoule.model import Value
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.board.config import GuestTimeConfig
 from fsjoule.virtual.lab import services
@@ -178,6 +180,32 @@ def test_a_program_without_qemus_clock_is_refused(tmp_path: Path) -> None:
     done = process.run([tmp_path / "other"], timeout_s=30, env=environment, check=False)
     assert done.returncode == 70
     assert b"does not export its clock" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_boot_from_power_on_has_its_joules_by_segment(state: Path, tmp_path: Path) -> None:
+    """QEMU starts the kernel, whose lines `quiet` hides: all before init is the segment `power`."""
+    results = tmp_path / "results"
+    options = ("--suite", "power-on", "--fs", "ext4", "--repeat", "1", "--seed", "1")
+    done = run_bench(results, *options, environment=PROJECT / "env" / "deterministic.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    loaded = only_run(results)
+    by_label = {m.workload.label: m for m in loaded.measurements}
+    whole, power, init = (by_label[name] for name in ("power-on", "power-on/power", "power-on/init"))
+    seconds = [m.duration_s or 0.0 for m in (whole, power, init)]
+    joules = [m.energy.gross_mj if m.energy else Value(0.0, 0.0) for m in (whole, power, init)]
+    assert seconds[0] == pytest.approx(seconds[1] + seconds[2])
+    assert abs(joules[0].value - joules[1].value - joules[2].value) <= joules[0].uncertainty
+    assert min(seconds) > 0.02
+    assert power.notes[-1] == "power has spl and u-boot and kernel in it, which the console does not show"
+    for name in ("spl", "u-boot", "kernel"):
+        left_out = by_label[f"power-on/{name}"]
+        assert (left_out.valid, left_out.duration_s, left_out.energy) == (True, None, None)
+        assert left_out.notes[-1].startswith("left out: no line of the console matches")
+    assert loaded.trace(whole.number) is not None
+    assert loaded.trace(init.number) is None
+    assert b"fsjoule login: " in loaded.attachment(whole.number, "console-times.log")
+    assert_nothing_left(state, state / "devices")
 
 
 @pytest.mark.slow

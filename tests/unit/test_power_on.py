@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pytest
 from traces import trace_of
 
-from fsjoule.bench.power_on import cut, sum_complaints
+from fsjoule.bench.power_on import cut, reached, sum_complaints
 from fsjoule.errors import ConfigError, MeasurementInvalid
+from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.meter import energy
 from fsjoule.model import Ina219Trace, Mark, Window
 from fsjoule.model.metrics import TIMED_METRICS, metrics_of
@@ -174,6 +175,23 @@ def test_a_board_in_guest_time_has_its_own_clock() -> None:
     assert [round(edge.at_us * 1e-6, 4) for edge in found.edges] == [0.0, 0.1, 1.0, 2.6, 3.1]
     apart = (earlier[0], replace(earlier[1], at_s=3.2))
     assert "differ between two marks" in reasons(PowerOn(0.0, 0.0, lines, apart), trace)
+
+
+def test_a_board_that_did_not_come_up_says_how_far_it_came() -> None:
+    assert reached(RULES, TOLD) == "it came to ready"
+    assert reached(RULES, replace(TOLD, lines=SAID[:2])) == "it came to u-boot"
+    assert reached(RULES, replace(TOLD, lines=())) == ""
+
+
+def test_the_console_stamps_lines_at_their_first_byte() -> None:
+    recorder = ConsoleRecorder(None)
+    reads = [(b"U-Bo", 10.0, 0.5), (b"ot\r\nDRAM\r\n\r\nlog", 10.2, 0.0), (b"", 12.2, 2.0), (b"in: ", 12.5, 0.3)]
+    for data, now_s, took_s in reads:
+        recorder._take(data, now_s, took_s)
+    # The second read found its bytes there: they came at any time since the first one.
+    late_s = pytest.approx(0.2)
+    lines = [(each.text, each.at_s, each.late_s) for each in recorder.lines()]
+    assert lines == [("U-Boot", 10.0, 0.0), ("DRAM", 10.2, late_s), ("", 10.2, late_s), ("login: ", 10.2, late_s)]
 
 
 def own(tmp_path: Path, *rows: str) -> Path:

@@ -48,8 +48,8 @@ class WorkFacts:
     """The facts after the work, before it is judged.
 
     `marks` are the texts of the start and the stop mark. A segment of a boot has a `window` instead, whose ends may be
-    `late_s` too late, and no trace is stored with it (`part`). The first `idle_s` seconds of the trace show idle power, or
-    the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
+    `late_s` too late, and no trace is stored with it (`part`). The first `idle_s` seconds of the trace show idle power,
+    or the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
     any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
     kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was

@@ -1,8 +1,8 @@
 """A boot from power-on, cut into segments by lines of its console and by marks. Pure.
 
-The meter must have recorded before the power came. An edge is a moment of the meter's clock, with a limit of how late it
-may be: a mark is as late as the meter's marks are, and a line of the console also by what serial adapters and this computer
-add, as far as that was seen. No line of a board in guest time is late.
+The meter must have recorded before the power came. An edge is a moment of the meter's clock, with a limit of how late
+it may be: a mark is as late as the meter's marks are, and a line of the console also by what serial adapters and this
+computer add, as far as that was seen. No line of a board in guest time is late.
 """
 
 from __future__ import annotations
@@ -123,6 +123,13 @@ def _ordered(edges: Sequence[Edge], rules: Sequence[SegmentRule]) -> Segments:
     return Segments(tuple(found), tuple(rules), tuple(short))
 
 
+def reached(rules: Sequence[SegmentRule], told: PowerOn) -> str:
+    """The last segment that the console of a board which did not come up has begun: `it came to u-boot`; else ""."""
+    lines = [line.text for line in told.lines]
+    begun = [rule.name for rule in rules if rule.line and any(re.search(rule.line, line) for line in lines)]
+    return f"it came to {begun[-1]}" if begun else ""
+
+
 def sum_complaints(trace: Trace, segments: Segments, idle: Window) -> list[str]:
     """Complaints unless the joules of all segments add up to those of the whole within their uncertainty.
 
@@ -180,7 +187,7 @@ def _line_us(line: ConsoleLine, trace: Trace, board_us: float | None) -> tuple[f
     if board_us is not None:
         return board_us + line.at_s * 1e6, 0.0
     if (clock := trace.host_clock) is None:
-        what = f"the instrument does not tell where this computer's clock is in its own"
+        what = "the instrument does not tell where this computer's clock is in its own"
         raise MeasurementInvalid("power-on", [f"{what}: its segments begin at marks, and not at lines"])
     return clock.meter_us(line.at_s), line.late_s + HOST_LINE_S + clock.late_s(line.at_s)
 

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Final, Protocol
@@ -22,7 +23,7 @@ from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.phases import Phases
-from fsjoule.bench.power_on import Segments, cut, sum_complaints, timed_lines
+from fsjoule.bench.power_on import Segments, cut, reached, sum_complaints, timed_lines
 from fsjoule.bench.profiles import attach_count, attach_profile
 from fsjoule.bench.scratch import working_directory
 from fsjoule.bench.tries import Tries, fault_of
@@ -430,10 +431,8 @@ class BoardBench:
     def _work(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         """Do the entry's work; returns the boot that counts for it, and the evidence."""
         match entry.workload:
-            case TimedWorkload(rules=[_, *_]) as workload:
-                return self._measure_power_on(entry, workload)
-            case workload if workload.is_boot:
-                return self._measure_boot(entry)
+            case TimedWorkload() as workload if workload.is_boot:
+                return self._measure_power_on(entry, workload) if workload.rules else self._measure_boot(entry)
             case PowerLossWorkload() | CrashWorkload() as workload:
                 return self._measure_crashes(entry, workload)
             case FlakeyWorkload():
@@ -554,7 +553,12 @@ class BoardBench:
         """A whole boot, or a segment of the one that was just measured; of a new one if there is none."""
         booted = self._boots.current
         if not workload.segment or booted is None or self._segments is None or self._segments[0] is not booted:
-            booted, whole = self._measure_boot(entry)
+            try:
+                booted, whole = self._measure_boot(entry)
+            except BoardError as error:
+                with suppress(LabError):
+                    error.blame(filter(None, [reached(workload.rules, self.board.since_power_on())]))
+                raise
             self._segments = booted, whole, self._cut(whole, workload)
         _, whole, segments = self._segments
         notes = [each for each in whole.notes if each.startswith("no energy")] if workload.segment else whole.notes

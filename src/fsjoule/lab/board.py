@@ -42,7 +42,7 @@ class LabgridBoard:
         own_lines: Callable[[], PowerOn | None] = lambda: None,
         health: LabHealth | None = None,
     ) -> None:
-        """`set_seed`, `losses`, `card_file`, `record_writes`, `own_lines` and `health` reach a virtual board, beside labgrid."""
+        """What are callables, and `health`, reach a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         if health is not None:
             self._strategy.health = health

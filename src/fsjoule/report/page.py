@@ -82,7 +82,14 @@ def render_page(
     gate = None if gated is None else GateView(gated)
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
     groups = [
-        (row, [_entry(m, trace_of, segments_of(m, in_order)) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
+        (
+            row,
+            [
+                _entry(m, trace_of, segments_of(m, in_order))
+                for m in in_order
+                if (m.series, m.kernel) == (row.series, row.kernel)
+            ],
+        )
         for row in (*summary.fio, *summary.timed, *summary.outcomes)
     ]
     return render(

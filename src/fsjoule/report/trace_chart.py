@@ -31,9 +31,7 @@ def segments_of(whole: Measurement, measurements: Iterable[Measurement]) -> list
     return [m for m in sorted(own, key=lambda m: m.workload.order) if m.window and m.number != whole.number]
 
 
-def trace_chart(
-    measurement: Measurement, trace: Trace, *, width: int, segments: Sequence[Measurement] = ()
-) -> str:
+def trace_chart(measurement: Measurement, trace: Trace, *, width: int, segments: Sequence[Measurement] = ()) -> str:
     """Draw a trace `width` pixels wide, in a third as many points; time counts from the start of the window."""
     window = measurement.window
     start_us = window.start_us if window else float(trace.times_us[0]) if len(trace.ticks) else 0.0
@@ -107,9 +105,7 @@ def _specification(width: int) -> dict[str, object]:
         over("levels")
         .mark_rule(strokeWidth=1.5, strokeDash=_DASHES)
         .encode(x="from:Q", x2="to:Q", y="level:Q", color=colour),
-        over("names").mark_text(color=style.TEXT, baseline="top", dy=3).encode(
-            x="at:Q", y=alt.value(0), text="name:N"
-        ),
+        over("names").mark_text(color=style.TEXT, baseline="top", dy=3).encode(x="at:Q", y=alt.value(0), text="name:N"),
         width=width,
         height=_HEIGHT,
     )
