@@ -74,7 +74,7 @@ MARKS = (("Sboot", 3_000_000), ("Eboot", 3_500_000))
 
 def test_segments_begin_at_lines_and_at_marks() -> None:
     segments = cut(RULES, TOLD, booted(*MARKS))
-    begins = {edge.name: round((edge.at_us - ON_US) * 1e-6, 4) for edge in segments.edges}
+    begins = {edge.name: round((edge.at_us - ON_US) * 1e-6, 3) for edge in segments.edges}
     assert begins == {"power": 0.0, "u-boot": 0.1, "kernel": 1.0, "init": 3.0, "ready": 3.5}
     late_ms = {edge.name: round(edge.late_s * 1e3) for edge in segments.edges}
     # A tick; 2 ms of an emulated mark; 20 ms more of a line, and what the reader was late.

@@ -8,7 +8,7 @@ computer add, as far as that was seen. No line of a board in guest time is late.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -77,19 +77,20 @@ class Segments:
 
 
 def cut(
-    rules: Sequence[SegmentRule], told: PowerOn, trace: Trace, heard_as: Callable[[str], str] = lambda text: text
+    rules: Sequence[SegmentRule], told: PowerOn, trace: Trace, heard_as: Mapping[str, str] | None = None
 ) -> Segments:
-    """The segments of a boot. `heard_as` gives a mark's text in the trace.
+    """The segments of a boot. `heard_as` has the texts in the trace of marks that have other ones there.
 
     Raises MeasurementInvalid if the trace does not begin before the power, a rule finds nothing that is not optional,
     or the rules are not in the order in which they are met.
     """
+    names = heard_as or {}
     own_s = energy.instrument_of(trace.info).mark_s
     board_us = _board_us(told, trace)
     edges = [_power_edge(rules[0].name, told, trace, board_us)]
     missing: list[str] = []
     for rule in rules[1:]:
-        mark = next((mark for mark in trace.marks if rule.mark and mark.text == heard_as(rule.mark)), None)
+        mark = next((mark for mark in trace.marks if rule.mark and mark.text == names.get(rule.mark, rule.mark)), None)
         line = next((line for line in told.lines if rule.line and re.search(rule.line, line.text)), None)
         if mark is not None:
             edges.append(Edge(rule.name, float(mark.time_us), own_s))
@@ -210,7 +211,8 @@ def _power_edge(name: str, told: PowerOn, trace: Trace, board_us: float | None) 
         what = f"before power-on the meter read up to {off_w:.3f} W, and {on_w:.3f} W on average after it"
         raise MeasurementInvalid("power-on", [f"{what}: it began too late, or is not in this board's supply"])
     risen = off + int(np.argmax(watts[off:] > off_w + _RISEN * (on_w - off_w)))
-    return Edge(name, float(times_us[risen]), tick_us * 1e-6)
+    shown_late_us = energy.instrument_of(trace.info).shift_s * 1e6
+    return Edge(name, float(times_us[risen]) - shown_late_us, tick_us * 1e-6)
 
 
 def _late(by_us: float) -> MeasurementInvalid:

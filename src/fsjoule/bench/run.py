@@ -585,8 +585,12 @@ class BoardBench:
             whole.complaints.append("a boot is cut into segments in the meter's trace, and there is none")
             return None
         try:
-            segments = cut(workload.rules, told, whole.trace, self.profile.mark_line.heard_as)
-            whole.complaints += sum_complaints(whole.trace, segments, idle_window(whole.trace, whole.idle_s, after=whole.idle_after))
+            line, ours = self.profile.mark_line, (onboard.BOOT_START, onboard.BOOT_STOP)
+            # Over a GPIO no other mark has a name.
+            heard_as = {text: line.heard_as(text) for text in ours}
+            segments = cut(workload.rules, told, whole.trace, heard_as)
+            idle = idle_window(whole.trace, whole.idle_s, after=whole.idle_after)
+            whole.complaints += sum_complaints(whole.trace, segments, idle)
         except MeasurementInvalid as error:
             whole.complaints += error.reasons
             return None

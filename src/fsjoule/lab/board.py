@@ -101,7 +101,11 @@ class LabgridBoard:
                 hint = "measure on the computer of the lab"
                 raise LabError("a board in guest time tells its console's times on its own computer only", hint=hint)
             return own
-        return PowerOn(*self._strategy.switched_on_s, self._strategy.recorder.lines())
+        recorder = self._strategy.recorder
+        if not recorder.is_whole:
+            hint = "let the kernel say less: quiet, loglevel=4"
+            raise LabError("the console has said so much that its begin is not kept", hint=hint)
+        return PowerOn(*self._strategy.switched_on_s, recorder.lines())
 
     def record_writes(self) -> Path | None:
         return self._record_writes()

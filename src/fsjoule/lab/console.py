@@ -37,6 +37,11 @@ class ConsoleRecorder:
         self._arrivals.clear()
         self._size_bytes = self.received_bytes = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that came is kept."""
+        return self.received_bytes == self._size_bytes
+
     def text(self) -> str:
         """The kept output, without escape sequences; lines end with LF."""
         return _ESCAPES.sub("", b"".join(self._chunks).decode(errors="replace")).replace("\r", "")

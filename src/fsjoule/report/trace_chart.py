@@ -52,12 +52,7 @@ def trace_chart(measurement: Measurement, trace: Trace, *, width: int, segments:
         "edges": [{"at": at} for row in edges for at in row.values()],
         "idle": _spans(measurement.idle_window, start_us),
         "levels": levels,
-        "names": [
-            {"at": (span["from"] + span["to"]) / 2, "name": m.workload.label.rpartition("/")[2]}
-            for m in segments
-            for span in _spans(m.window, start_us)
-            if (span["to"] - span["from"]) * px_per_s >= len(m.workload.label.rpartition("/")[2]) * _CHARACTER_PX
-        ],
+        "names": _names(segments, start_us, px_per_s),
     }
     title = f"{measurement.number:02d} {measurement.slug}: power"
     return draw(_specification(width), data, title, simulated=measurement.simulated)
@@ -111,7 +106,17 @@ def _specification(width: int) -> dict[str, object]:
     )
 
 
-def _spans(window: Window | None, start_us: float) -> list[dict[str, float]]:
+def _names(segments: Sequence[Measurement], start_us: float, px_per_s: float) -> Rows:
+    """The names of those segments that are wide enough for them."""
+    rows: Rows = []
+    for m in segments:
+        name = m.workload.label.rpartition("/")[2]
+        if m.window and m.window.duration_s * px_per_s >= len(name) * _CHARACTER_PX:
+            rows.append({"at": ((m.window.start_us + m.window.stop_us) / 2 - start_us) / 1e6, "name": name})
+    return rows
+
+
+def _spans(window: Window | None, start_us: float) -> Rows:
     if window is None:
         return []
     return [{"from": (window.start_us - start_us) / 1e6, "to": (window.stop_us - start_us) / 1e6}]
