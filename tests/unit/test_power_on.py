@@ -8,19 +8,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fake_bench import answer, bench_of, entry
 from traces import trace_of
 
 from fsjoule.bench.power_on import cut, reached, sum_complaints
-from fsjoule.errors import ConfigError, MeasurementInvalid
+from fsjoule.bench.run import BoardBench
+from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.meter import energy
-from fsjoule.model import Ina219Trace, Mark, Window
+from fsjoule.model import Ina219Trace, Mark, Measurement, TimedKind, Window
 from fsjoule.model.metrics import TIMED_METRICS, metrics_of
 from fsjoule.model.power_on import ConsoleLine, PowerOn
 from fsjoule.model.trace import HostClock
 from fsjoule.model.workload import SegmentRule, TimedWorkload
 from fsjoule.suites import suite
 from fsjoule.suites.suite_file import read_suite
+from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
 
 # At 5 V a raw sample of 100 is 1 mV at 0.1 Ohm: 10 mA and 50 mW.
 OFF, LOADER, KERNEL, INIT, IDLE = 0, 2000, 4000, 3000, 1000
@@ -192,6 +195,48 @@ def test_the_console_stamps_lines_at_their_first_byte() -> None:
     late_s = pytest.approx(0.2)
     lines = [(each.text, each.at_s, each.late_s) for each in recorder.lines()]
     assert lines == [("U-Boot", 10.0, 0.0), ("DRAM", 10.2, late_s), ("", 10.2, late_s), ("login: ", 10.2, late_s)]
+
+
+def measured(meter: FakeMeter, faults: list[BoardError] | None = None) -> tuple[BoardBench, dict[str, Measurement]]:
+    """All segments of a boot of a fake board, which said TOLD, by their names; the whole is ""."""
+    bench = bench_of(shell=FakeShell(answer), meter=meter, faults=faults)
+    assert isinstance(bench.board, FakeBoard)
+    bench.board.told = TOLD
+    boot = entry(bench, TimedKind.BOOT.value)
+    found: dict[str, Measurement] = {}
+    for number, name in enumerate(["", *(rule.name for rule in RULES[:-1])], 100):
+        workload = TimedWorkload(TimedKind.POWER_ON, rules=RULES, segment=name)
+        found[name] = bench.measure(replace(boot, number=number, workload=workload))
+    return bench, found
+
+
+def test_all_segments_are_of_one_boot() -> None:
+    bench, found = measured(FakeMeter(booted(*MARKS)))
+    assert {m.boot for m in found.values()} == {1}
+    assert not [reason for m in found.values() for reason in m.invalid_reasons]
+    seconds = {name: m.duration_s for name, m in found.items()}
+    assert seconds.pop("spl") is None
+    assert seconds.pop("") == pytest.approx(3.5, abs=1e-3)
+    assert seconds == pytest.approx({"power": 0.1, "u-boot": 0.9, "kernel": 2.0, "init": 0.5}, abs=1e-3)
+    kernel = found["kernel"]
+    assert kernel.duration_uncertainty_s == pytest.approx(0.032 / 3**0.5, rel=0.01)
+    assert kernel.energy is not None
+    assert kernel.energy.gross_mj.value == pytest.approx(4000, rel=5e-3)
+    assert kernel.samples is None
+    assert isinstance(bench.store, FakeStore)
+    timed = [number for number, files in bench.store.attachments.items() if "console-times.log" in files]
+    assert timed == [found[""].number]
+
+
+def test_without_a_meter_no_segment_is_valid() -> None:
+    _, silent = measured(FakeMeter(None))
+    assert {m.valid for m in silent.values()} == {False}
+    assert "there is none" in silent["kernel"].invalid_reasons[0]
+
+
+def test_a_board_that_does_not_come_up_is_an_error_with_the_last_segment() -> None:
+    with pytest.raises(BoardError, match="it came to ready: did not boot"):
+        measured(FakeMeter(booted(*MARKS)), [BoardError("did not boot", transient=False)])
 
 
 def own(tmp_path: Path, *rows: str) -> Path:
