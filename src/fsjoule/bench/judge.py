@@ -179,7 +179,7 @@ def judge(
         aged=evidence.aged,
         kernel_threads_s=evidence.kernel_threads_s,
         counts=evidence.counts,
-        image_bytes=evidence.image_bytes or (entry.on_root and card.root_bytes) or None,
+        image_bytes=evidence.image_bytes or (entry.on_root and not evidence.part and card.root_bytes) or None,
         outcome=evidence.outcome,
         crash=evidence.crash,
         projected=_projected(evidence, _model_of(entry, profile), metered.energy, duration_s),
