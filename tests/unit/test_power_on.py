@@ -93,6 +93,14 @@ def test_without_marks_the_lines_count() -> None:
     assert [round((edge.at_us - ON_US) * 1e-6, 3) for edge in segments.edges[-2:]] == [2.9, 3.52]
 
 
+def test_what_a_shell_says_after_the_boot_is_no_part_of_it() -> None:
+    later = replace(TOLD, lines=(*SAID, line("U-Boot SPL 2025.01, says a file", 3.9)))
+    segments = cut(RULES, later, booted(*MARKS))
+    assert not segments.has("spl")
+    app = SegmentRule("app", "a file")
+    assert "app: no line" in reasons(later, booted(*MARKS), (*RULES[:-1], app, RULES[-1]))
+
+
 def test_a_stalled_host_is_part_of_the_uncertainty() -> None:
     late_s = {edge.name: edge.late_s for edge in cut(RULES, TOLD, booted(*MARKS, stalled_us=70e3)).edges}
     assert late_s["kernel"] == pytest.approx(0.102)  # 32 ms and 70 ms

@@ -87,18 +87,23 @@ def cut(
     names = heard_as or {}
     own_s = energy.instrument_of(trace.info).mark_s
     board_us = _board_us(told, trace)
-    edges = [_power_edge(rules[0].name, told, trace, board_us)]
-    missing: list[str] = []
-    for rule in rules[1:]:
+
+    def found(rule: SegmentRule, last: Edge | None = None) -> Edge | None:
+        """Where a rule is met, if by a line then before the end `last`: what a shell says later is not the boot's."""
         mark = next((mark for mark in trace.marks if rule.mark and mark.text == names.get(rule.mark, rule.mark)), None)
-        line = next((line for line in told.lines if rule.line and re.search(rule.line, line.text)), None)
         if mark is not None:
-            edges.append(Edge(rule.name, float(mark.time_us), own_s))
-        elif line is not None:
-            at_us, late_s = _line_us(line, trace, board_us)
-            edges.append(Edge(rule.name, at_us, own_s + late_s))
-        elif not rule.optional:
-            missing.append(f"{rule.name}: {_sought(rule)}")
+            return Edge(rule.name, float(mark.time_us), own_s)
+        line = next((line for line in told.lines if rule.line and re.search(rule.line, line.text)), None)
+        if line is None:
+            return None
+        at_us, late_s = _line_us(line, trace, board_us)
+        edge = Edge(rule.name, at_us, own_s + late_s)
+        return edge if last is None or edge.at_us <= last.at_us + (edge.late_s + last.late_s) * 1e6 else None
+
+    end = found(rules[-1])
+    met = {rule.name: found(rule, end) for rule in rules[1:-1]} | {rules[-1].name: end}
+    edges = [_power_edge(rules[0].name, told, trace, board_us), *filter(None, met.values())]
+    missing = [f"{rule.name}: {_sought(rule)}" for rule in rules[1:] if met[rule.name] is None and not rule.optional]
     if missing:
         said = f"the console said {len(told.lines)} lines"
         raise MeasurementInvalid("power-on", [f"a rule finds nothing: {'; '.join(missing)} ({said})"])
