@@ -220,7 +220,7 @@ def test_what_was_checked_before_the_run_ended_is_not_checked_again() -> None:
     known = {"0:-": Checked(CrashFate.LOST, 0.1, 0.02, "1=differs 2=missing"), "0:0": Checked(CrashFate.OK, 0.25)}
     fates = [f"{name} {each}" for name, each in known.items()]
     kept = "\n".join([f"{log.digest} 2", *fates]).encode()
-    older = "\n".join([log.digest, "0:- lost 0.1 0.02 1=differs"]).encode()
+    older = f"{log.digest}\n0:- lost 0.1 0.02 1=differs".encode()
     for recorded, before, expected in ((log, kept, known), (other, kept, {}), (log, older, {})):
         store = FakeStore()
         store.keep("states-1.txt", before)
