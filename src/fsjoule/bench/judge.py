@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from fsjoule.bench import board_state, kernel_log
 from fsjoule.bench.onboard.marks import BoardUsage
@@ -12,6 +13,7 @@ from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
 from fsjoule.meter.energy import plausible, validity
+from fsjoule.meter.energy.window import DRIFT_FAR, drift
 from fsjoule.model import (
     CARD,
     KERNEL_WARNED,
@@ -25,6 +27,7 @@ from fsjoule.model import (
     DeviceCounters,
     Energy,
     FioResult,
+    HeldFacts,
     ImageFacts,
     Measurement,
     Planned,
@@ -33,6 +36,7 @@ from fsjoule.model import (
     Space,
     StatePolicy,
     Trace,
+    Value,
     Window,
 )
 from fsjoule.model.filesystem import titled
@@ -40,6 +44,8 @@ from fsjoule.model.layer import device_of
 
 # The idle second begins with the shell's answer and ends with the next command; neither is idle.
 _IDLE_MARGIN_US = 150_000.0
+_LEAST_STILL_S: Final = 1.0
+_FAR: Final = 2.0
 _UNCOUNTED = "the storage's operations were not counted: the kernel counts none there"
 
 
@@ -54,7 +60,9 @@ class WorkFacts:
     any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
     kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was
     not asked then. `states` are the board's before the idle second and after the work, if they were read. `aged` is the
-    filesystem before the work, if it was aged.
+    filesystem before the work, if it was aged. With `held` no work was done, but a state held. With `inside_s` the
+    board was off or asleep: the state begins so long after the start mark, and ends so long before the stop mark;
+    without marks it is the trace's begin and end.
     """
 
     trace: Trace | None
@@ -75,6 +83,8 @@ class WorkFacts:
     image_bytes: int | None = None
     outcome: DamageOutcome | None = None
     crash: CrashFacts | None = None
+    held: HeldFacts | None = None
+    inside_s: float | None = None
     aged: AgeFacts | None = None
     board_lost: bool = False
     moved_bytes: int = 0
@@ -113,6 +123,7 @@ def judge(
     """The measurement, with every reason not to believe it; `card` is the board's, `storage` the device under test."""
     jobs = entry.workload.programs
     metered = _metered(evidence, jobs * profile.window_excess_s)
+    held, said_of_state = _held(evidence, metered)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
     policy = profile.state_policy or StatePolicy()
     notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
@@ -154,7 +165,7 @@ def judge(
         # An emulated meter says so itself, whatever the environment file says of the board.
         simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
         invalid_reasons=tuple(complaints),
-        notes=(*notes, *metered.notes),
+        notes=(*notes, *metered.notes, *said_of_state),
         window_s=metered.window.duration_s if metered.window else None,
         duration_s=duration_s,
         duration_uncertainty_s=math.hypot(*evidence.late_s) / math.sqrt(3) if evidence.window else None,
@@ -182,7 +193,10 @@ def judge(
         image_bytes=evidence.image_bytes or (entry.on_root and not evidence.part and card.root_bytes) or None,
         outcome=evidence.outcome,
         crash=evidence.crash,
-        projected=_projected(evidence, _model_of(entry, profile), metered.energy, duration_s),
+        held=held,
+        projected=None
+        if evidence.held
+        else _projected(evidence, _model_of(entry, profile), metered.energy, duration_s),
         fio=fio,
         window=metered.window,
         idle_window=metered.idle_window,
@@ -240,6 +254,8 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     trace = evidence.trace
     if trace is None:
         return Metered()
+    if evidence.inside_s is not None:
+        return _of_still(trace, evidence, evidence.inside_s, allowed_s)
     complaints = validity.sample_complaints(trace.counts) + validity.clock_complaints(trace)
     notes = tuple(validity.trace_notes(trace))
     window = evidence.window
@@ -268,6 +284,66 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     if evidence.off_w is not None:
         complaints += plausible.off_complaints(evidence.off_w, result.idle_power_w.value)
     return Metered(window, idle, result, tuple(complaints), notes)
+
+
+def _of_still(trace: Trace, evidence: WorkFacts, inside_s: float, allowed_s: float) -> Metered:
+    """The figures of a board that is off or asleep, in which no current need flow; without marks of the whole trace."""
+    complaints = validity.sample_complaints(trace.counts) + validity.clock_complaints(trace)
+    edges = [int(each) for each in trace.times_us[[0, -1]]] if len(trace.times_us) else []
+    if any(evidence.marks):
+        complaints += validity.mark_complaints(trace, evidence.marks)
+        edges = [mark.time_us for text in evidence.marks for mark in trace.marks if mark.text == text]
+    notes = tuple(validity.trace_notes(trace))
+    if len(edges) != len(evidence.marks):
+        return Metered(complaints=tuple(complaints), notes=notes)
+    whole = Window(float(edges[0]), float(edges[1]))
+    if evidence.duration_s is not None:
+        complaints += validity.window_complaints(whole, evidence.duration_s, allowed_s)
+    window = Window(whole.start_us + inside_s * 1e6, whole.stop_us - inside_s * 1e6)
+    if window.duration_s < _LEAST_STILL_S:
+        said = f"{max(0.0, window.duration_s):.2f} s of the state are left, and {_LEAST_STILL_S:g} s are needed"
+        return Metered(complaints=(*complaints, f"{said}: hold it longer (seconds)"), notes=notes)
+    complaints += validity.clipping_complaints(trace, window, "the window")
+    try:
+        result = energy.energy(trace, window, window)
+        complaints += plausible.swap_complaints(trace, window, "the window")
+    except MeasurementInvalid as error:
+        return Metered(window, window, None, (*complaints, *error.reasons), notes)
+    return Metered(window, window, result, (*complaints, *validity.energy_complaints(result)), notes)
+
+
+def _held(evidence: WorkFacts, metered: Metered) -> tuple[HeldFacts | None, list[str]]:
+    """How the board was held, with the drift of its power; and what there is to say of it."""
+    held, trace = evidence.held, evidence.trace
+    if held is None or trace is None or metered.window is None or metered.energy is None:
+        return held, []
+    slope = drift(trace, metered.window)
+    return replace(held, drift_w_per_min=slope), _held_notes(held, metered.energy.mean_power_w, slope)
+
+
+def _held_notes(held: HeldFacts, power: Value, slope: Value | None) -> list[str]:
+    """Of a power that is none, or not steady, and of who woke the board."""
+    notes = list[str]()
+    if abs(power.value) < _FAR * power.uncertainty:
+        notes.append(
+            f"not told from zero: its power is within the meter's own error, {power.uncertainty * 1e3:.2g} mW (k=1); "
+            "what flows before the meter is not seen"
+        )
+    elif slope is not None and abs(slope.value) > DRIFT_FAR * slope.uncertainty:
+        share, u = (100 * each / power.value for each in (abs(slope.value), slope.uncertainty))
+        notes.append(
+            f"not steady: its power {'rises' if slope.value > 0 else 'falls'} by {share:.2g} ± {u:.1g} % a minute"
+        )
+    if held.interrupts_per_s is not None:
+        by, woken = (
+            ", ".join(f"{name} {rate:.3g}" for name, rate in each.items())
+            for each in (held.woken_by_per_s, held.woken_per_s)
+        )
+        notes.append(
+            f"{held.interrupts_per_s:.4g} interrupts a second: {by}; woken most often, a second: {woken}; "
+            f"{held.programs_per_s or 0:.3g} programs started a second"
+        )
+    return notes
 
 
 def idle_window(trace: Trace, idle_s: float, *, after: bool = False) -> Window:

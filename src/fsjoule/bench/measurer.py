@@ -524,10 +524,19 @@ class Measurer:
         return evidence
 
     def timed(
-        self, number: int, argv: Sequence[str], *, unmounts: Sequence[str] = (), time_limit_s: float
+        self,
+        number: int,
+        argv: Sequence[str],
+        *,
+        unmounts: Sequence[str] = (),
+        around: Sequence[str] = (),
+        time_limit_s: float,
     ) -> tuple[WorkFacts, CommandResult]:
-        """Run and time a program between two marks, and then `unmounts`. The caller judges its exit code."""
-        argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
+        """Run and time a program between two marks, and then `unmounts`. The caller judges its exit code.
+
+        `around` is a program that runs all of this.
+        """
+        argv = (*around, onboard.TIMED, str(number), shlex.join(unmounts), *argv)
         evidence, done, [text] = self._work(
             number, argv, phase="timed", timeout_s=time_limit_s, read=(onboard.DURATION,)
         )

@@ -13,7 +13,7 @@ from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.scratch import checked, perform, provisioning
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.model import KIB, MIB, CrashWorkload, Planned, Provision, TimedWorkload
+from fsjoule.model import KIB, MIB, CrashWorkload, HeldWorkload, Planned, Provision, TimedWorkload
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.workload import OwnCommand
 
@@ -35,7 +35,7 @@ class CommandWork:
     """One run of a user's command. `contents` are the plan's files by their SHA-256."""
 
     entry: Planned
-    workload: TimedWorkload | CrashWorkload
+    workload: TimedWorkload | CrashWorkload | HeldWorkload
     command: OwnCommand
     contents: Mapping[str, bytes]
 

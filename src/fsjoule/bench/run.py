@@ -17,6 +17,7 @@ from fsjoule.bench.crash.flash import FlashWork
 from fsjoule.bench.crash.shared import Claim, Share, SharedStates
 from fsjoule.bench.crash.update import UpdateWork
 from fsjoule.bench.damage import Flakey, PowerLoss
+from fsjoule.bench.held import HeldWork
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import WorkFacts, idle_window, judge
 from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
@@ -65,6 +66,7 @@ from fsjoule.model.workload import (
     CrashWorkload,
     FioWorkload,
     FlakeyWorkload,
+    HeldWorkload,
     ImportedWorkload,
     PowerLossWorkload,
     TimedWorkload,
@@ -443,14 +445,18 @@ class BoardBench:
             case FioWorkload() as workload:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
+            case HeldWorkload() as workload:
+                return HeldWork(entry, workload, unpacked(self.plan.files)).measure(self._boots)
             case ImportedWorkload() | BlockWorkload() as workload:
                 raise ConfigError(f"{workload.slug} was measured by others: nothing here can repeat it")
             case TimedWorkload() as workload:
                 booted = self._boots.boot_for(entry)
-                if not workload.command:
-                    return booted, booted.measurer.operation(entry, workload)
-                work = CommandWork(entry, workload, workload.command, unpacked(self.plan.files))
-                return booted, work.measure(booted.measurer)
+                if workload.command:
+                    work = CommandWork(entry, workload, workload.command, unpacked(self.plan.files))
+                    evidence = work.measure(booted.measurer)
+                else:
+                    evidence = booted.measurer.operation(entry, workload)
+                return booted, evidence
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
         """Raise PlaceLostError if the board was taken away, because that explains every other error."""

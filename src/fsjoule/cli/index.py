@@ -13,7 +13,7 @@ import typer
 from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, age, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted, listed
-from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
+from fsjoule.model.metrics import Metric, Use, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.series import Order, Point, Series, Where
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.defaults import DEFAULT_NAME, VARIABLE
@@ -393,7 +393,9 @@ def _show_points(
     from fsjoule.report.terminal import print_table
 
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
-    metrics_of = fio_metrics if any(Metric.THROUGHPUT in point.figures for point in found) else timed_metrics
+    present = {metric for point in found for metric in point.figures}
+    metrics_of = fio_metrics if Metric.THROUGHPUT in present else timed_metrics
+    metrics_of = held_metrics if Metric.STATE_POWER in present else metrics_of
     chosen, always = metrics or metrics_of(Use.POINTS), metrics_of(Use.MAIN)
     invalid = any(not point.valid for point in found)
     # Several boards of one type share a series; each figure then names its board.

@@ -36,6 +36,7 @@ from fsjoule.model.measured import (
     FileFate,
     FioResult,
     FlashCounters,
+    HeldFacts,
     Measurement,
     Profile,
     Space,
@@ -46,7 +47,17 @@ from fsjoule.model.measured import (
 )
 from fsjoule.model.medium import Medium
 from fsjoule.model.meter import MeterInfo, PlainInfo, PlainTrace
-from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, BlockKind, FlakeyModel, IoPattern, TimedKind, size_label
+from fsjoule.model.operation import (
+    KIB,
+    MIB,
+    PURE_PATTERNS,
+    BlockKind,
+    FlakeyModel,
+    HeldState,
+    IoPattern,
+    TimedKind,
+    size_label,
+)
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
 from fsjoule.model.run import (
     DEFAULT_RECIPE,
@@ -78,6 +89,7 @@ from fsjoule.model.workload import (
     CrashWorkload,
     FioWorkload,
     FlakeyWorkload,
+    HeldWorkload,
     ImportedWorkload,
     OperationWorkload,
     PowerLossWorkload,
@@ -125,6 +137,9 @@ __all__ = [
     "FlakeyModel",
     "FlakeyWorkload",
     "FlashCounters",
+    "HeldFacts",
+    "HeldState",
+    "HeldWorkload",
     "HostLoad",
     "ImageFacts",
     "ImportFacts",

@@ -292,6 +292,26 @@ class AgeFacts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HeldFacts:
+    """How a board was in a state that it was held in.
+
+    `drift_w_per_min` is the slope of its power with standard uncertainty; None for a window that is too short.
+    `interrupts_per_s` are those of all processors; None if they were not counted. `woken_by_per_s` are the most
+    frequent ones by name, `woken_per_s` the processes and kernel threads that most often went to sleep,
+    `programs_per_s` all starts of processes. Of a suspended board `slept_s` is the time in which its kernel's clock
+    stood still, `resume_s` the time from then until its programs ran; None if the kernel does not tell.
+    """
+
+    drift_w_per_min: Value | None = None
+    interrupts_per_s: float | None = None
+    woken_by_per_s: dict[str, float] = field(default_factory=dict[str, float])
+    woken_per_s: dict[str, float] = field(default_factory=dict[str, float])
+    programs_per_s: float | None = None
+    slept_s: float | None = None
+    resume_s: float | None = None
+
+
 # In a measurement's counts: the instructions that all processors executed.
 INSTRUCTIONS: Final = "instructions"
 
@@ -312,6 +332,7 @@ class Measurement:
     beside these, by name: `INSTRUCTIONS` with a profile. `image_bytes` is the size of a read-only filesystem on its
     medium, with its hash tree. `board_state` is the board's around the window, None if it was not read. `place` is that
     of a run on several places. `stated` are figures of an import, by their metric's name: they count before all others.
+    `held` is how a board was that was held in a state.
     """
 
     number: int
@@ -347,6 +368,7 @@ class Measurement:
     image_bytes: int | None = None
     outcome: DamageOutcome | None = None
     crash: CrashFacts | None = None
+    held: HeldFacts | None = None
     aged: AgeFacts | None = None
     projected: Projection | None = None
     fio: FioResult | None = None

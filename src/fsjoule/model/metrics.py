@@ -21,7 +21,7 @@ from fsjoule.model import (
     Value,
     Workload,
 )
-from fsjoule.model.operation import Hazard, ImportKind
+from fsjoule.model.operation import Hazard, ImportKind, StateKind
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -46,9 +46,10 @@ class MetricRow:
     `unit` is empty for a ratio. `less` and `more` are the words for a change. `name` is the full name, `short` that of
     a table's column, `header` says figure and unit in one (default: the unit). `figure` takes it from a measurement; a
     `metered` one has an uncertainty. `with_card` takes it with the projected card. `column` is its name in the index
-    and in JSON, where a `_uncertainty` follows if it is metered. `fio`, `timed` and `crashes` say where a figure of
-    fio's jobs, of timed operations and of crash states appears; None if those do not have it. `decimals` are those of
-    one measurement's figure (None: the facts of a measurement have it in other words), `most_decimals` those of a mean.
+    and in JSON, where a `_uncertainty` follows if it is metered. `fio`, `timed`, `held` and `crashes` say where a
+    figure of fio's jobs, of timed operations, of held states and of crash states appears; None if those do not have it.
+    `decimals` are those of one measurement's figure (None: the facts of a measurement have it in other words),
+    `most_decimals` those of a mean.
     `as_energy` puts it beside the energies in an answer; the change of a `speed` is a factor. `steady` says that its
     spread on a board in guest time is known (docs/deterministic-figures.md). `seldom` says that only some measurements
     have it: those in guest time, those of an image. `small` are factor and unit where only three decimals are shown.
@@ -65,6 +66,7 @@ class MetricRow:
     column: str
     fio: Use | None = None
     timed: Use | None = None
+    held: Use | None = None
     crashes: Use | None = None
     only_writes: bool = False
     more_is_better: bool = False
@@ -360,6 +362,56 @@ class Metric(StrEnum):
         ),
     )
 
+    STATE_POWER = (
+        "state-power",
+        MetricRow(
+            unit="W",
+            less="less power",
+            more="more power",
+            name="power of a held state",
+            short="power",
+            figure=lambda m: m.energy.mean_power_w if m.held and m.energy else None,
+            column="state_power_w",
+            held=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+            metered=True,
+            steady=True,
+            decimals=4,
+            most_decimals=4,
+        ),
+    )
+    INTERRUPTS = (
+        "interrupts",
+        MetricRow(
+            unit="1/s",
+            less="fewer interrupts",
+            more="more interrupts",
+            name="interrupts a second",
+            short="interrupts",
+            figure=lambda m: m.held.interrupts_per_s if m.held else None,
+            column="interrupts_per_s",
+            held=Use.JUDGED | Use.PAGE | Use.POINTS | Use.ALLURE,
+            steady=True,
+            seldom=True,
+            decimals=2,
+            most_decimals=2,
+        ),
+    )
+    RESUME = (
+        "resume",
+        MetricRow(
+            unit="s",
+            less="a faster resume",
+            more="a slower resume",
+            name="time to resume",
+            short="resume",
+            figure=lambda m: m.held.resume_s if m.held else None,
+            column="resume_s",
+            held=Use.JUDGED | Use.PAGE | Use.POINTS | Use.ALLURE,
+            seldom=True,
+            decimals=3,
+        ),
+    )
+
     # From 1: no losses and some would have no ratio.
     CRASH_LOSSES = (
         "crash-losses",
@@ -402,10 +454,17 @@ def timed_metrics(use: Use) -> tuple[Metric, ...]:
     return tuple(metric for metric in Metric if metric.row.timed and use in metric.row.timed)
 
 
+def held_metrics(use: Use) -> tuple[Metric, ...]:
+    """The same of held states."""
+    return tuple(metric for metric in Metric if metric.row.held and use in metric.row.held)
+
+
 CRASH_METRICS: Final = tuple(metric for metric in Metric if metric.row.crashes)
 # The metrics of verdicts.
 FIO_METRICS: Final = fio_metrics(Use.JUDGED)
 TIMED_METRICS: Final = timed_metrics(Use.JUDGED)
+HELD_METRICS: Final = held_metrics(Use.JUDGED)
+JUDGED_METRICS: Final = FIO_METRICS + TIMED_METRICS + CRASH_METRICS + HELD_METRICS
 
 
 def figure_of(measurement: Measurement, metric: Metric) -> Figure:
@@ -458,7 +517,7 @@ def metrics_of_series(workload: str) -> tuple[Metric, ...]:
         return tuple(metric for metric in Metric if not metric.row.seldom)
     if workload.startswith(Hazard.CRASH_STATES):
         return CRASH_METRICS
-    known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind)}
+    known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind, *StateKind)}
     if operation not in known:
         return ()
     uses = {metric: _use(metric.row, known[operation]) for metric in Metric}
@@ -466,7 +525,9 @@ def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     return tuple(sorted(present, key=lambda metric: Use.JUDGED not in present[metric]))
 
 
-def _use(row: MetricRow, operation: IoPattern | TimedKind | BlockKind) -> Use | None:
+def _use(row: MetricRow, operation: IoPattern | TimedKind | BlockKind | StateKind) -> Use | None:
+    if isinstance(operation, StateKind):
+        return row.held
     if not isinstance(operation, IoPattern):
         return row.timed
     return None if row.only_writes and not operation.writes else row.fio

@@ -57,6 +57,18 @@ class BlockKind(StrEnum):
     BLOCK = "block"  # what a test does between its marks
 
 
+class StateKind(StrEnum):
+    STATE = "state"  # no work: a state that the board is held in
+
+
+class HeldState(StrEnum):
+    """States that a board is held in. Idle is booted, with whatever runs beside; `suspend` is suspended to RAM."""
+
+    IDLE = "idle"
+    OFF = "off"
+    SUSPEND = "suspend"
+
+
 class Hazard(StrEnum):
     POWER_LOSS = "power-loss"
     DM_FLAKEY = "dm-flakey"

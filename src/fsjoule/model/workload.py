@@ -14,8 +14,10 @@ from fsjoule.model.operation import (
     BlockKind,
     FlakeyModel,
     Hazard,
+    HeldState,
     ImportKind,
     IoPattern,
+    StateKind,
     TimedKind,
     fio_bytes,
     fio_seconds,
@@ -101,6 +103,11 @@ class _Workload:
 
     @property
     def is_boot(self) -> bool:
+        return False
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the board is off meanwhile, and booted afterwards."""
         return False
 
     @property
@@ -635,6 +642,66 @@ class CrashWorkload(_WithoutFio):
 
 
 @dataclass(frozen=True, slots=True)
+class HeldWorkload(_WithoutFio):
+    """A state that the board is held in for `held_s` seconds, and whose power is measured.
+
+    The argv of `command` runs beside it the whole time, `copies` times (0: once for each processor); its `prepare` ran
+    before. An empty argv is no command. With `mounted` the filesystem under test is, else it takes no part.
+    """
+
+    state: HeldState
+    held_s: float
+    command: OwnCommand
+    copies: int = 1
+    mounted: bool = False
+    size_bytes: int = 0
+    kind: Literal["state"] = "state"
+    operation: ClassVar = StateKind.STATE
+
+    @property
+    def is_off(self) -> bool:
+        return self.state is HeldState.OFF
+
+    @property
+    def reads_an_image(self) -> bool:
+        return True
+
+    @property
+    def only_writes(self) -> bool:
+        return False
+
+    @property
+    def slug(self) -> str:
+        """`state-idle`."""
+        return f"{StateKind.STATE.value}-{self.command.name}"
+
+    @property
+    def label(self) -> str:
+        return self.command.name
+
+    @property
+    def identity(self) -> str:
+        """`state-idle 120s 1a2b3c4d`. Another command, or another time, is another series."""
+        digest = _digest([self.state, self.copies, self.mounted, self.command.digest(0)])
+        return f"{self.slug} {self.held_s:g}s {digest}"
+
+    @property
+    def explained(self) -> str:
+        if not self.command.argv:
+            return ""
+        copies = f" {self.copies} times" if self.copies > 1 else "" if self.copies else " on each processor"
+        return f"{self.slug} runs `{' '.join(self.command.argv)}`{copies}"
+
+    def seconds(self, mib_per_s: float) -> float:
+        del mib_per_s
+        return self.held_s
+
+    def scaled(self, factor: float) -> Self:
+        """The workload with its time multiplied, not below 3 s."""
+        return replace(self, held_s=max(_SHORTEST_S, round(self.held_s * factor)))
+
+
+@dataclass(frozen=True, slots=True)
 class BlockWorkload(_WithoutFio):
     """A block of a test that is not fsjoule's: what it does between its marks is the test's own matter.
 
@@ -712,7 +779,7 @@ class ImportedWorkload(_WithoutFio):
 
 # What is shown as a whole: it has a duration and an energy.
 OperationWorkload = TimedWorkload | BlockWorkload | ImportedWorkload
-Workload = FioWorkload | OperationWorkload | PowerLossWorkload | FlakeyWorkload | CrashWorkload
+Workload = FioWorkload | OperationWorkload | PowerLossWorkload | FlakeyWorkload | CrashWorkload | HeldWorkload
 
 
 def _identity(workload: _Sized) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from fsjoule.model import BlockWorkload, FioWorkload, Workload
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import Use, fio_metrics, timed_metrics
+from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.report.crash import crash_headline
 from fsjoule.report.numbers import ABSENT, advantage_text, decimals_for, mean_text
 from fsjoule.report.summary import Summary
@@ -86,7 +86,8 @@ class RunAnswer:
 def answer(summary: Summary, contests: Sequence[Contest]) -> RunAnswer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        headline = crash_headline(summary.crashes) or f"{_nothing(summary)}{_compare(summary)}"
+        told = crash_headline(summary.crashes) or _states(summary) or _nothing(summary)
+        headline = f"{told}{'' if summary.crashes else _compare(summary)}"
         return RunAnswer(headline, tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
@@ -170,6 +171,17 @@ def _document(one: Contest) -> dict[str, object]:
     }
 
 
+def _states(summary: Summary) -> str:
+    """`idle 1.1002 W, cpu 1.8921 W`, if nothing else was measured; empty without a state."""
+    if summary.fio or summary.timed:
+        return ""
+    known = [(row, row.figures[Metric.STATE_POWER]) for row in summary.held if Metric.STATE_POWER in row.figures]
+    several = len({row.label for row, _ in known}) > 1
+    return ", ".join(
+        f"{row.label + ' ' if several else ''}{row.workload.label} {each.mean:.4f} W" for row, each in known
+    )
+
+
 def _nothing(summary: Summary) -> str:
     rows = (*summary.fio, *summary.timed)
     blocks = bool(rows) and all(isinstance(row.workload, BlockWorkload) for row in rows)
@@ -190,7 +202,7 @@ def _nothing(summary: Summary) -> str:
 
 def _compare(summary: Summary) -> str:
     """The command for whoever has measured kernels, not filesystems."""
-    kernels = list(dict.fromkeys(row.kernel for row in (*summary.fio, *summary.timed) if row.valid))
+    kernels = list(dict.fromkeys(row.kernel for row in (*summary.fio, *summary.timed, *summary.held) if row.valid))
     if len(kernels) < 2:  # noqa: PLR2004 - a pair
         return ""
     words = ("fsjoule", "compare", kernels[0], kernels[-1], "--within", summary.run.run_id)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
-from fsjoule.model import FioWorkload, Measurement, OperationWorkload
+from fsjoule.model import FioWorkload, HeldWorkload, Measurement, OperationWorkload
 from fsjoule.model.metrics import metrics_of
 from fsjoule.report.answer import answer_document
 from fsjoule.report.summary import Summary, SummaryRow
@@ -26,6 +26,7 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
     del shown["layers"]  # a script has the series
     shown["fio"] = [_row(row) for row in summary.fio]
     shown["timed"] = [_row(row) for row in summary.timed]
+    shown["held"] = [_row(row) for row in summary.held]
     shown["invalid"] = [
         {"number": m.number, "slug": m.slug, "reasons": list(m.invalid_reasons)} for m in summary.invalid
     ]
@@ -40,7 +41,7 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _row(row: SummaryRow[FioWorkload] | SummaryRow[OperationWorkload]) -> dict[str, object]:
+def _row(row: SummaryRow[FioWorkload] | SummaryRow[OperationWorkload] | SummaryRow[HeldWorkload]) -> dict[str, object]:
     """Figures have the names of the index's columns; those that the workload does not have are left out."""
     projected = row.projected and asdict(replace(row.projected, figures={}))
     if row.projected and projected:

@@ -21,13 +21,15 @@ def one_line(measurement: Measurement, *, kernel: bool = False, card: bool = Fal
         figures.append(outcome_text(measurement.outcome))
     elif measurement.crash is not None:
         figures.append(measurement.crash.text)
+    elif measurement.held is not None:
+        figures += _held(measurement)
     elif projected is not None:
         figures += _with_card(projected)
     elif measurement.throughput_mib_per_s is not None:
         figures.append(f"{measurement.throughput_mib_per_s:.2f} MiB/s")
     elif measurement.duration_s is not None:
         figures.append(f"{measurement.duration_s:.3f} s")
-    if measurement.energy is not None and measurement.outcome is None and projected is None:
+    if measurement.energy is not None and not (measurement.outcome or measurement.held or projected):
         figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
         per_mib = measurement.energy_mj_per_mib
         figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")
@@ -40,6 +42,15 @@ def one_line(measurement: Measurement, *, kernel: bool = False, card: bool = Fal
     if not measurement.valid:
         text += f" INVALID: {'; '.join(measurement.invalid_reasons)}"
     return text + "".join(f" [{note}]" for note in measurement.notes if note.startswith("no energy"))
+
+
+def _held(m: Measurement) -> list[str]:
+    figures = (
+        [] if m.energy is None else [f"{m.energy.mean_power_w.value:.4f} ± {m.energy.mean_power_w.uncertainty:.4f} W"]
+    )
+    held = m.held
+    figures += [f"{held.interrupts_per_s:.4g} interrupts/s"] if held and held.interrupts_per_s is not None else []
+    return figures + ([f"resumed in {held.resume_s:.3f} s"] if held and held.resume_s is not None else [])
 
 
 def _with_card(projected: Projection) -> list[str]:

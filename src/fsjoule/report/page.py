@@ -31,6 +31,7 @@ from fsjoule.report.tables import (
     FOOTNOTE,
     fio_footnote,
     fio_table,
+    held_table,
     kernel_tables,
     projected_footnote,
     projected_table,
@@ -90,7 +91,7 @@ def render_page(
                 if (m.series, m.kernel) == (row.series, row.kernel)
             ],
         )
-        for row in (*summary.fio, *summary.timed, *summary.outcomes)
+        for row in (*summary.fio, *summary.timed, *summary.held, *summary.outcomes)
     ]
     return render(
         "page.html.j2",
@@ -141,6 +142,7 @@ def render_page(
         published=published_table(summary) if suite is None else None,
         source_remarks=[(p.source, p.remarks) for p in PUBLICATIONS.values() if p.source in summary.sources],
         timed=timed_table(summary),
+        held=held_table(summary),
         timed_footnote=FOOTNOTE,
         kernel_tables=kernel_tables(summary),
         images=images_table(summary),
@@ -223,6 +225,8 @@ def _brief(m: Measurement) -> tuple[str, ...]:
     if m.crash is not None:
         return (m.crash.text,)
     parts: list[str] = []
+    if m.held is not None and m.energy is not None:
+        return (f"{m.energy.mean_power_w.value:.4f} W",)
     if m.throughput_mib_per_s is not None:
         parts.append(f"{m.throughput_mib_per_s:.2f} MiB/s")
     elif m.duration_s is not None:

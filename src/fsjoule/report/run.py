@@ -24,6 +24,7 @@ from fsjoule.report.tables import (
     FOOTNOTE,
     fio_footnote,
     fio_table,
+    held_table,
     kernel_tables,
     projected_footnote,
     projected_table,
@@ -164,9 +165,7 @@ def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -
         yield footnote(fio_footnote(summary))
     if summary.timed:
         yield from table_lines(timed_table(summary), room)
-    if (images := images_table(summary)) is not None:
-        yield from table_lines(images, room)
-        yield footnote(IMAGES_FOOTNOTE)
+    yield from _states_and_images(summary, room)
     if kernels := kernel_tables(summary):
         for table in kernels:
             yield from table_lines(table, room)
@@ -182,6 +181,13 @@ def _answer(answer: RunAnswer, summary: Summary, room: int | None) -> Iterator[C
     if answer.lines:
         yield from table_lines(answer_table(answer, simulated=summary.simulated), room)
         yield footnote(RULE)
+
+
+def _states_and_images(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+    for table, note in ((held_table(summary), FOOTNOTE), (images_table(summary), IMAGES_FOOTNOTE)):
+        if table is not None:
+            yield from table_lines(table, room)
+            yield footnote(note)
 
 
 def _layers(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:

@@ -18,6 +18,7 @@ from fsjoule.model import (
     FileFate,
     FioWorkload,
     FlakeyWorkload,
+    HeldWorkload,
     Measurement,
     OperationWorkload,
     PowerLossWorkload,
@@ -40,8 +41,8 @@ MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", *MEASURING, "idle", "reading", "other")
 _BOARD_ON: Final = "board_on"
 
-W = TypeVar("W", FioWorkload, OperationWorkload)
-W_co = TypeVar("W_co", FioWorkload, OperationWorkload, covariant=True)
+W = TypeVar("W", FioWorkload, OperationWorkload, HeldWorkload)
+W_co = TypeVar("W_co", FioWorkload, OperationWorkload, HeldWorkload, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class Summary:
     measured: int
     fio: tuple[SummaryRow[FioWorkload], ...]
     timed: tuple[SummaryRow[OperationWorkload], ...]
+    held: tuple[SummaryRow[HeldWorkload], ...]
     outcomes: tuple[OutcomeRow, ...]
     crashes: tuple[Measurement, ...]
     invalid: tuple[Measurement, ...]
@@ -156,6 +158,7 @@ def summarise(
     labels = series_labels(series for series, _ in groups)
     fio: list[SummaryRow[FioWorkload]] = []
     timed: list[SummaryRow[OperationWorkload]] = []
+    held: list[SummaryRow[HeldWorkload]] = []
     outcomes: list[OutcomeRow] = []
     for (series, _), group in groups.items():
         match group[0].workload:
@@ -163,6 +166,8 @@ def summarise(
                 fio.append(_row(labels[series], workload, group))
             case PowerLossWorkload() | FlakeyWorkload() as workload:
                 outcomes.append(_outcome_row(labels[series], workload, group))
+            case HeldWorkload() as workload:
+                held.append(_row(labels[series], workload, group))
             case CrashWorkload():
                 pass  # it has a section of its own
             case workload:
@@ -174,6 +179,7 @@ def summarise(
         measured=len(measurements),
         fio=tuple(fio),
         timed=tuple(timed),
+        held=tuple(held),
         outcomes=tuple(outcomes),
         crashes=tuple(m for group in groups.values() for m in group if m.crash is not None),
         invalid=tuple(m for m in measurements if not m.valid),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
-from fsjoule.model import FioWorkload, ImportedWorkload, OperationWorkload
-from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
+from fsjoule.model import FioWorkload, HeldWorkload, ImportedWorkload, OperationWorkload
+from fsjoule.model.metrics import Metric, Use, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.operation import size_label
-from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
+from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text, share_text
 from fsjoule.report.summary import Projected, Summary, SummaryRow
 from fsjoule.report.table import Cell, Column, Filled, Table, assembled
 from fsjoule.statistics.spread import Spread
@@ -23,7 +23,7 @@ class Repeated(Protocol):
 
 
 R = TypeVar("R", bound=Repeated)
-Rows = Sequence[SummaryRow[FioWorkload]] | Sequence[SummaryRow[OperationWorkload]]
+Rows = Sequence[SummaryRow[FioWorkload]] | Sequence[SummaryRow[OperationWorkload]] | Sequence[SummaryRow[HeldWorkload]]
 # Before a figure that fewer than n repetitions have; the table's footnote explains it.
 FEWER: Final = "†"
 FOOTNOTE: Final = (
@@ -85,6 +85,16 @@ def timed_table(summary: Summary) -> Table:
     return _series_table("Timed operations", summary, rows, _page_columns(rows, timed_metrics) + _of_others(rows))
 
 
+def held_table(summary: Summary) -> Table | None:
+    """The states that the board was held in; None without one."""
+    rows = summary.held
+    if not rows:
+        return None
+    power, u = Metric.STATE_POWER, [row.uncertainties.get(Metric.STATE_POWER) for row in rows]
+    meter = (Column("meter's ±", "W", optional=True), [Cell(ABSENT if each is None else f"{each:.4f}") for each in u])
+    return _series_table("States", summary, rows, [_measured(rows, power), meter, *_seldom_columns(rows)])
+
+
 def _of_others(rows: Rows) -> list[tuple[Column, list[Cell]]]:
     """The further figures of what was imported."""
     usual = timed_metrics(Use.PAGE)
@@ -122,7 +132,7 @@ def kernel_tables(summary: Summary) -> list[Table]:
         return []
     tables = [
         _kernel_table(summary, rows, metric)
-        for rows, metrics in ((summary.fio, fio_metrics), (summary.timed, timed_metrics))
+        for rows, metrics in ((summary.fio, fio_metrics), (summary.timed, timed_metrics), (summary.held, held_metrics))
         for metric in metrics(Use.KERNELS)
     ]
     return [table for table in tables if table.rows]
@@ -207,7 +217,7 @@ def _page_columns(rows: Rows, metrics: Callable[[Use], tuple[Metric, ...]]) -> l
 def _seldom_columns(rows: Rows) -> list[Filled]:
     """The figures that only some measurements have, if these have them: the size of an image."""
     there = {metric for row in rows for metric in row.figures if metric.row.seldom}
-    shown = {*fio_metrics(Use.PAGE), *timed_metrics(Use.PAGE)}
+    shown = {*fio_metrics(Use.PAGE), *timed_metrics(Use.PAGE), *held_metrics(Use.PAGE)}
     return [_measured(rows, metric, optional=True) for metric in Metric if metric in there & shown]
 
 

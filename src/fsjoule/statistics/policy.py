@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, only_table, wrong_value
-from fsjoule.model.metrics import CRASH_METRICS, FIO_METRICS, TIMED_METRICS, Metric
+from fsjoule.model.metrics import JUDGED_METRICS, Metric
 
 _TABLE: Final = "gate"
 _HINT: Final = "docs/statistics.md explains every field of a policy"
@@ -28,7 +28,7 @@ class Policy:
     `effects` overrides `smallest_effect` by metric. A pair is one boot of each side.
     """
 
-    metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = FIO_METRICS + TIMED_METRICS + CRASH_METRICS
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1)] = JUDGED_METRICS
     smallest_effect: Effect = 0.05
     effects: dict[Metric, Effect] = field(default_factory=dict[Metric, float])
     alpha: ErrorRate = 0.01

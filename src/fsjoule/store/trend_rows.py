@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
+from fsjoule.model.metrics import Metric, Use, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.series import UNKNOWN_ORIGIN, Order, Origin, Series
 from fsjoule.store.states import KeptState
 
@@ -22,7 +22,7 @@ Labels = Mapping[tuple[int, int], str]
 # The default metrics of fio's jobs, and of timed operations.
 FIO: Final = fio_metrics(Use.MAIN)
 TIMED: Final = timed_metrics(Use.MAIN)
-USUAL: Final = FIO + TIMED
+USUAL: Final = FIO + TIMED + held_metrics(Use.MAIN)
 
 
 @dataclass(frozen=True, slots=True)

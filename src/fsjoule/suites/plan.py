@@ -142,6 +142,7 @@ def plan_entries(chosen: Suite, planning: Planning) -> Arranged:
 
     def add(repetition: int, kernel: str, boot: _Boot, shuffled: Sequence[_Cell]) -> None:
         cells = [*(cell for cell in boot.cells if cell.workload.is_boot), *shuffled]
+        cells.sort(key=lambda cell: not cell.workload.is_off)  # it ends a boot, and begins one
         for cell in cells:
             planned.append(
                 Planned(
@@ -448,6 +449,8 @@ def _no_chance(workload: Workload, planning: Planning, storage: str) -> str | No
     """Why a cut of the power tells nothing: in guest time all moments in which the board waits are equal."""
     if workload.cuts_power and planning.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
+    if workload.is_off and planning.guest_time:
+        return "without power no time passes on a board in guest time: try env/virtual.yaml"
     if workload.cuts_power and (device := planning.further.get(device_of(storage))) and device.forgets:
         return f"{storage} is simulated in the board's memory, and empty after each power-on"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -15,8 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, only_table, wrong_value
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload, Workload
-from fsjoule.model.operation import FlakeyModel, Hazard
-from fsjoule.model.workload import CrashWorkload, FlakeyWorkload, OwnCommand, PowerLossWorkload, SegmentRule
+from fsjoule.model.operation import FlakeyModel, Hazard, HeldState, StateKind
+from fsjoule.model.workload import (
+    CrashWorkload,
+    FlakeyWorkload,
+    HeldWorkload,
+    OwnCommand,
+    PowerLossWorkload,
+    SegmentRule,
+)
 from fsjoule.suites import fio_options
 from fsjoule.suites.suite import OUR_FILESYSTEMS, Suite
 
@@ -162,7 +169,7 @@ class _CommandTable(_TomlTable):
         if self.confirm and not self.operation:
             raise ValueError('confirm is for crash states of an update: operation = "crash-states"')
         for word in (each for argv in (self.command, *self.prepare, self.confirm or ()) for each in argv):
-            self._check(word)
+            _check_word(word, self.files, size_mib=self.size_mib)
             if "{size_mib}" in word and self.size_mib != round(self.size_mib or 0):
                 raise ValueError(f"command: {word} is whole MiB, and size_mib is {self.size_mib:g}: take size_kib")
         if self.moved and self.moved_mib:
@@ -186,17 +193,44 @@ class _CommandTable(_TomlTable):
             return CrashWorkload(command, self.confirm or ())
         return TimedWorkload(TimedKind.COMMAND, _bytes(self.size_mib or 0), command=command)
 
-    def _check(self, word: str) -> None:
-        """Raise ValueError for an argument that would not arrive as it is written."""
-        for place in re.findall(r"\{([a-z_]+)\}", word):
-            if place not in _PLACEHOLDERS:
-                raise ValueError(f"command: {{{place}}} stands for nothing: choose from {', '.join(_PLACEHOLDERS)}")
-            if place.startswith("size") and self.size_mib is None:
-                raise ValueError(f"command: {{{place}}} needs size_mib")
-        if not word.isprintable():
-            raise ValueError(f"command: {word!r} has a character that a console does not take")
-        if word.startswith("./") and word[2:] not in (Path(each).name for each in self.files):
-            raise ValueError(f"command: {word} is not among files: files = [{word[2:]!r}] puts it on the board")
+
+def _check_word(word: str, files: Sequence[str], *, size_mib: float | None) -> None:
+    """Raise ValueError for an argument that would not arrive as it is written."""
+    for place in re.findall(r"\{([a-z_]+)\}", word):
+        if place not in _PLACEHOLDERS:
+            raise ValueError(f"command: {{{place}}} stands for nothing: choose from {', '.join(_PLACEHOLDERS)}")
+        if place.startswith("size") and size_mib is None:
+            raise ValueError(f"command: {{{place}}} needs size_mib")
+    if not word.isprintable():
+        raise ValueError(f"command: {word!r} has a character that a console does not take")
+    if word.startswith("./") and word[2:] not in (Path(each).name for each in files):
+        raise ValueError(f"command: {word} is not among files: files = [{word[2:]!r}] puts it on the board")
+
+
+class _HeldTable(_TomlTable):
+    """A state that the board is held in. `command` runs beside; with `each_cpu` once on each processor."""
+
+    operation: Literal[StateKind.STATE]
+    state: HeldState = HeldState.IDLE
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$")] = ""
+    seconds: Annotated[float, Field(strict=True, ge=3, le=24 * 3600)] = 120.0
+    command: tuple[_Argument, ...] = ()
+    each_cpu: _Flag = False
+    mounted: _Flag = False
+    files: tuple[_Argument, ...] = ()
+    prepare: tuple[_Argv, ...] = ()
+
+    def workload(self) -> HeldWorkload:
+        if self.state is not HeldState.IDLE and (self.command or self.mounted):
+            raise ValueError(f"command and mounted are for a board that is idle: nothing runs while it is {self.state}")
+        if self.state is HeldState.OFF and self.prepare:
+            raise ValueError("prepare is for a board that runs: the state is off")
+        if self.each_cpu and not self.command:
+            raise ValueError("command: each_cpu needs one, to run it on each processor")
+        for word in (each for argv in (self.command, *self.prepare) for each in argv):
+            _check_word(word, self.files, size_mib=None)
+        command = OwnCommand(self.name or self.state.value, self.command, self.prepare, sync=False)
+        return HeldWorkload(self.state, self.seconds, command, copies=0 if self.each_cpu else 1, mounted=self.mounted)
 
 
 class _RuleTable(_TomlTable):
@@ -248,11 +282,14 @@ class _FlakeyTable(_TomlTable):
         return FlakeyWorkload(self.model)
 
 
-_WorkloadTable = _FioTable | _TimedTable | _CommandTable | _PowerOnTable | _PowerLossTable | _FlakeyTable
-_TABLES: Final[dict[str, type[_FioTable | _TimedTable | _PowerOnTable | _PowerLossTable | _FlakeyTable]]] = {
+_WorkloadTable = _FioTable | _TimedTable | _CommandTable | _PowerOnTable | _HeldTable | _PowerLossTable | _FlakeyTable
+_TABLES: Final[
+    dict[str, type[_FioTable | _TimedTable | _PowerOnTable | _HeldTable | _PowerLossTable | _FlakeyTable]]
+] = {
     **dict.fromkeys(IoPattern, _FioTable),
     **dict.fromkeys(TimedKind, _TimedTable),
     TimedKind.POWER_ON: _PowerOnTable,
+    StateKind.STATE: _HeldTable,
     Hazard.POWER_LOSS: _PowerLossTable,
     Hazard.DM_FLAKEY: _FlakeyTable,
 }
@@ -297,10 +334,10 @@ def read_suite(file: Path, name: str = "") -> Suite:
     contents: dict[str, bytes] = {}
     for number, each in enumerate(read.workload):
         path = [_TABLE, _WORKLOADS, str(number)]
-        files = _files(each, text, file, path) if _COMMAND in each else {}
+        files = _files(each, text, file, path) if _has_files(each) else {}
         contents |= {hashlib.sha256(content).hexdigest(): content for content in files.values()}
         for workload in _workloads(each, text, file, path):
-            if isinstance(workload, TimedWorkload | CrashWorkload) and workload.command:
+            if isinstance(workload, TimedWorkload | CrashWorkload | HeldWorkload) and workload.command:
                 sums = tuple((place, hashlib.sha256(content).hexdigest()) for place, content in files.items())
                 workload = replace(workload, command=replace(workload.command, files=sums))  # noqa: PLW2901
             if workload.slug in workloads:
@@ -318,6 +355,11 @@ def read_suite(file: Path, name: str = "") -> Suite:
         remarks=read.remarks,
         contents=contents,
     )
+
+
+def _has_files(table: dict[str, Any]) -> bool:
+    """Whether it runs a user's programs, so that `files` are what they need."""
+    return _COMMAND in table or table.get("operation") == StateKind.STATE
 
 
 def _files(table: dict[str, Any], text: str, file: Path, path: list[str]) -> dict[str, bytes]:
@@ -345,8 +387,9 @@ def _files(table: dict[str, Any], text: str, file: Path, path: list[str]) -> dic
 
 def _workloads(table: dict[str, Any], text: str, file: Path, path: list[str]) -> Iterator[Workload]:
     """The workloads of a table: one for each of its block sizes and operations. Raises ConfigError."""
-    if _COMMAND in table:
-        yield _workload(_CommandTable, table, text, file, path)
+    if _has_files(table):
+        held = table.get("operation") == StateKind.STATE
+        yield _workload(_HeldTable if held else _CommandTable, table, text, file, path)
         return
     for block_kib, operation in product(_each(table, "block_kib"), _each(table, "operation")):
         if not isinstance(operation, str) or operation not in _TABLES:

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from fsjoule.errors import ConfigError
-from fsjoule.model.metrics import CRASH_METRICS, FIO_METRICS, TIMED_METRICS, Figure, Metric
+from fsjoule.model.metrics import CRASH_METRICS, FIO_METRICS, HELD_METRICS, TIMED_METRICS, Figure, Metric
 from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
@@ -211,7 +211,8 @@ def _comparisons(
 def _usual(both: Iterable[Point]) -> tuple[Metric, ...]:
     """Those that the workload of a series is compared by."""
     present = {metric for point in both for metric in point.figures}
-    return next((metrics for metrics in (FIO_METRICS, CRASH_METRICS) if present.intersection(metrics)), TIMED_METRICS)
+    kinds = (FIO_METRICS, CRASH_METRICS, HELD_METRICS)
+    return next((metrics for metrics in kinds if present.intersection(metrics)), TIMED_METRICS)
 
 
 def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:

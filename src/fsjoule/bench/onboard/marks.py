@@ -289,11 +289,11 @@ def _threads(text: str) -> dict[int, tuple[str, int]]:
             continue
         fields = matched[3].split()
         if int(fields[1]) == _KTHREADD:
-            threads[int(matched[1])] = (_thread_name(matched[2]), int(fields[11]) + int(fields[12]))
+            threads[int(matched[1])] = (thread_name(matched[2]), int(fields[11]) + int(fields[12]))
     return threads
 
 
-def _thread_name(name: str) -> str:
+def thread_name(name: str) -> str:
     worker = re.fullmatch(rf"{_WORKER}/[^+-]*[+-]?(.*)", name)
     if worker is not None:
         return f"{_WORKER} {worker[1]}".rstrip()

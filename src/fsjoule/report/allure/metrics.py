@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model import Measurement
-from fsjoule.model.metrics import Metric, Use, figure_of, fio_metrics, timed_metrics
+from fsjoule.model.metrics import Metric, Use, figure_of, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.series import Series
 from fsjoule.report.allure import documents
 
 # A fio job's duration follows from its throughput, and its energy is shown per MiB.
 _FIO: Final = fio_metrics(Use.ALLURE)
-SHOWN: Final = (*_FIO, *timed_metrics(Use.ALLURE))
+_HELD: Final = held_metrics(Use.ALLURE)
+SHOWN: Final = (*_FIO, *timed_metrics(Use.ALLURE), *_HELD)
 
 # Key -> title, unit, group, in the form of Allure's configuration. Not `better`: Allure would colour any change since
 # the build before, and a colour without an error rate contradicts verdicts.
@@ -37,7 +38,7 @@ def groups_of(legend: Legend) -> dict[str, dict[str, str]]:
 def _figures(measurement: Measurement) -> list[tuple[Metric, float]]:
     if not measurement.valid or measurement.outcome is not None:
         return []
-    chosen = SHOWN if measurement.throughput_mib_per_s is None else _FIO
+    chosen = _HELD if measurement.held else SHOWN if measurement.throughput_mib_per_s is None else _FIO
     figures = [(metric, figure_of(measurement, metric)) for metric in chosen]
     return [(metric, figure * _scale(metric)[0]) for metric, figure in figures if figure is not None]
 

@@ -13,7 +13,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import RunStatus
 from fsjoule.model.labels import counted, without_folders
-from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
+from fsjoule.model.metrics import Metric, Use, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.series import Point, Series, Where
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import ABSENT
@@ -34,7 +34,7 @@ INDEXED_SCHEMA: Final = "fsjoule.indexed-run/1"
 RUNS_A_PAGE: Final = 50
 _MOST_ROWS: Final = 400
 _TONES: Final[dict[str, Tone]] = {RunStatus.ABORTED: Tone.BAD, RunStatus.RUNNING: Tone.DOUBT}
-_FIGURES: Final = (*fio_metrics(Use.POINTS), *timed_metrics(Use.POINTS))
+_FIGURES: Final = (*fio_metrics(Use.POINTS), *timed_metrics(Use.POINTS), *held_metrics(Use.POINTS))
 
 Measured = list[tuple[Series, Point]]
 

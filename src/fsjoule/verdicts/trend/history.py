@@ -14,7 +14,7 @@ from fsjoule.model.metrics import Metric, metrics_of_series
 from fsjoule.model.series import Order, Series
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.memory import Memory
-from fsjoule.store.trend_rows import BOOT, FIGURES, FIO, KERNEL, RUN, STARTED, TIMED, Labels, NewestRows, Row
+from fsjoule.store.trend_rows import BOOT, FIGURES, KERNEL, RUN, STARTED, USUAL, Labels, NewestRows, Row
 
 _CONFIDENCE: Final = 0.95  # of a median's interval, if there are enough boots
 _MANY: Final = 500
@@ -75,7 +75,7 @@ def histories(
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
     ]
     usual = metrics_of_series(found.series.series.workload)
-    chosen = list(wanted or [metric for metric in (*FIO, *TIMED) if metric in usual])
+    chosen = list(wanted or [metric for metric in USUAL if metric in usual])
     made: list[History] = []
     for label, boots in _tracks(found.rows, labels if order is Order.TIME else {}).items():
         for metric in chosen:
