@@ -317,8 +317,10 @@ def _held(evidence: WorkFacts, metered: Metered) -> tuple[HeldFacts | None, list
     held, trace = evidence.held, evidence.trace
     if held is None or trace is None or metered.window is None or metered.energy is None:
         return held, []
-    slope = drift(trace, metered.window)
-    return replace(held, drift_w_per_min=slope), _held_notes(held, metered.energy.mean_power_w, slope)
+    slope, notes = drift(trace, metered.window), list[str]()
+    if not metered.energy.mean_power_w.uncertainty:
+        notes.append("the meter has no voltage: it is behind the switch, and what flows before it is not seen")
+    return replace(held, drift_w_per_min=slope), notes + _held_notes(held, metered.energy.mean_power_w, slope)
 
 
 def _held_notes(held: HeldFacts, power: Value, slope: Value | None) -> list[str]:

@@ -13,6 +13,7 @@ from fsjoule.model import (
     DeviceCounters,
     EnergyBudget,
     FlashCounters,
+    HeldFacts,
     ImageFacts,
     KernelFacts,
     LabFacts,
@@ -64,6 +65,7 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         *_outcome_facts(m),
         *_crash_facts(m),
         *_energy_facts(m),
+        *_held_facts(m.held),
         ("CPU busy", _figure(m.cpu_busy_s, "s", 3)),
         *_device_facts(m),
         *_projected_facts(m),
@@ -130,6 +132,14 @@ def _energy_facts(m: Measurement) -> list[Fact]:
             f"{energy.missed_ticks}, filled in from their neighbours" if energy.missed_ticks else ABSENT,
         ),
     ]
+
+
+def _held_facts(held: HeldFacts | None) -> list[Fact]:
+    if held is None:
+        return []
+    drift = held.drift_w_per_min
+    told = ABSENT if drift is None else f"{drift.value * 1e3:.3f} ± {drift.uncertainty * 1e3:.3f} mW a minute"
+    return [("drift of the power", told), ("asleep", _figure(held.slept_s, "s", 2))]
 
 
 def _budget(budget: EnergyBudget) -> str:
