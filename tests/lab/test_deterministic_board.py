@@ -250,3 +250,33 @@ def test_a_device_that_drops_writes_is_measured_as_well(state: Path, tmp_path: P
     assert len(outcomes) == 2
     assert all(outcome is not None and outcome.promised for outcome in outcomes), output
     assert_nothing_left(state, state / "devices")
+
+
+@pytest.mark.slow
+def test_a_loop_that_wakes_the_board_is_named_and_costs_watts(state: Path, tmp_path: Path) -> None:
+    """Two runs of the same states agree to the digit."""
+    suite = tmp_path / "restless.toml"
+    suite.write_text(
+        '[suite]\ntitle = "restless"\nfilesystems = ["ext4"]\nworkload = [\n'
+        '{ operation = "state", seconds = 30 },\n{ operation = "state", name = "restless", seconds = 10, '
+        'command = ["sh", "-c", "while :; do sleep 0.01; done"] },\n]\n'
+    )
+    argv = [sys.executable, SCRIPT, "--runs", "2", "--results", tmp_path / "results", "--"]
+    done = process.run(
+        [*map(str, argv), "--suite", str(suite), "--repeat", "1"], timeout_s=BENCH_TIMEOUT_S, check=False
+    )
+    output = done.stdout.decode()
+    assert done.returncode == 0, output + done.stderr.decode()
+    assert " equal; median 0.0000%, largest 0.0000%" in output.splitlines()[-1], output
+    run = min((tmp_path / "results").iterdir())
+    found = {m.workload.label: m for m in load_run(run).measurements}
+    idle, restless = found["idle"].held, found["restless"].held
+    assert idle is not None
+    assert restless is not None
+    assert next(iter(restless.woken_per_s)) == "sh -c while :; do sleep 0.01; done"
+    assert (restless.programs_per_s or 0) > 20
+    assert (idle.programs_per_s or 0) < 1
+    assert (restless.interrupts_per_s or 0) > 2 * (idle.interrupts_per_s or 0)
+    powers = [m.energy.mean_power_w.value for m in (found["restless"], found["idle"]) if m.energy]
+    assert powers[0] > 1.02 * powers[1]
+    assert_nothing_left(state, state / "devices")

@@ -13,7 +13,7 @@ from fsjoule.bench.measurer import IDLE_S, Measurer, recorded
 from fsjoule.bench.onboard import held as onboard
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.scratch import perform, provisioning
-from fsjoule.errors import MeasurementInvalid
+from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.model import HeldFacts, HeldState, HeldWorkload, Planned
 from fsjoule.model.filesystem import Filesystem
 
@@ -37,12 +37,9 @@ class HeldWork:
     workload: HeldWorkload
     contents: Mapping[str, bytes]
 
-    def measure(self, boots: Boots) -> tuple[CurrentBoot, WorkFacts]:
-        """Returns the boot that counts, and the evidence. Raises LabError if the board does not answer."""
-        if self.workload.is_off:
-            return self._off(boots)
-        booted = boots.boot_for(self.entry)
-        return booted, booted.measurer.around(self.entry, lambda kind: self._measure(booted.measurer, kind))
+    def measure(self, measurer: Measurer) -> WorkFacts:
+        """Hold a booted board idle, with the command beside, or suspended. Raises LabError if it does not answer."""
+        return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
 
     def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
         with measurer.phases("provisioning"):
@@ -88,7 +85,18 @@ class HeldWork:
             raise MeasurementInvalid("suspend", [f"not suspended: {' '.join(able.stdout.split())}"])
         limit_s = self.workload.held_s + _MARGIN_S
         argv = (onboard.SUSPENDED, f"{self.workload.held_s:g}")
-        evidence, done = measurer.timed(self.entry.number, argv, time_limit_s=limit_s)
+        try:
+            evidence, done = measurer.timed(self.entry.number, argv, time_limit_s=limit_s)
+        except BoardError as error:
+            # That it does not wake up is the board's own answer: to ask again would give the same.
+            return WorkFacts(
+                trace=None,
+                marks=("", ""),
+                idle_s=IDLE_S,
+                held=HeldFacts(),
+                board_lost=True,
+                complaints=[f"suspended, and it did not resume: {error.what}"],
+            )
         evidence.held, evidence.inside_s = HeldFacts(), 0.0
         with measurer.phases("reading"):
             slept, said = measurer.shell.get_all((onboard.SLEPT, onboard.SAID))
@@ -116,7 +124,7 @@ class HeldWork:
             )
         return evidence
 
-    def _off(self, boots: Boots) -> tuple[CurrentBoot, WorkFacts]:
+    def measure_off(self, boots: Boots) -> tuple[CurrentBoot, WorkFacts]:
         """Record the meter while the board is off; the board is booted then, for what it says of itself."""
         boots.prepare(self.entry)
         with boots.phases("idle"):

@@ -446,7 +446,7 @@ class BoardBench:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
             case HeldWorkload() as workload:
-                return HeldWork(entry, workload, unpacked(self.plan.files)).measure(self._boots)
+                return self._measure_state(entry, HeldWork(entry, workload, unpacked(self.plan.files)))
             case ImportedWorkload() | BlockWorkload() as workload:
                 raise ConfigError(f"{workload.slug} was measured by others: nothing here can repeat it")
             case TimedWorkload() as workload:
@@ -457,6 +457,13 @@ class BoardBench:
                 else:
                     evidence = booted.measurer.operation(entry, workload)
                 return booted, evidence
+
+    def _measure_state(self, entry: Planned, work: HeldWork) -> tuple[CurrentBoot, WorkFacts]:
+        if entry.workload.is_off:
+            return work.measure_off(self._boots)
+        booted = self._boots.boot_for(entry)
+        self._learn_facts(entry)  # a board that does not wake up does not answer later
+        return booted, work.measure(booted.measurer)
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
         """Raise PlaceLostError if the board was taken away, because that explains every other error."""

@@ -22,6 +22,7 @@ SEEN_BEFORE: Final = f"{DIRECTORY}/seen-before"
 SEEN_AFTER: Final = f"{DIRECTORY}/seen-after"
 SAID: Final = f"{DIRECTORY}/held-said"
 SLEPT: Final = f"{DIRECTORY}/slept"
+_PIDS: Final = f"{DIRECTORY}/held-pids"
 _MOST: Final = 5
 _LONGEST_NAME: Final = 60
 # Before an alarm is trusted with a board that is asleep, it has to arrive at one that is awake.
@@ -29,7 +30,7 @@ _ALARM_S: Final = 2
 _ALARM_LIMIT_S: Final = 20
 
 SCRIPTS: Final = {
-    # watched PROGRAM...: counters before and after a program. They are read outside the window of its marks.
+    # watched PROGRAM...: counters around a program, outside the window of its marks. It ends what `held` started.
     WATCHED: f"""#!/bin/sh
 seen() {{
  cd /proc && cat uptime stat interrupts && grep -sE '^(Name|voluntary_ctxt_switches):' [0-9]*/task/[0-9]*/status
@@ -39,6 +40,7 @@ seen() {{
 "$@"
 status=$?
 (seen) > {SEEN_AFTER} 2> /dev/null
+for pid in $(cat {_PIDS}); do kill -9 -"$pid" || kill -9 "$pid"; done 2> /dev/null
 exit $status
 """,
     # held SECONDS COPIES [COMMAND...]: 0 copies are one for each processor. Fails if one ends before its time.
@@ -47,14 +49,15 @@ seconds=$1; copies=$2; shift 2
 [ "$copies" != 0 ] || copies=$(grep -c '^processor' /proc/cpuinfo)
 [ $# -gt 0 ] || copies=0
 pids= started=0 status=0
+: > {_PIDS}
 : > {SAID}
 while [ $started -lt "$copies" ]; do
  setsid "$@" < /dev/null >> {SAID} 2>&1 &
  pids="$pids $!"; started=$((started + 1))
 done
+echo "$pids" > {_PIDS}
 sleep "$seconds" || status=1
 for pid in $pids; do kill -0 "$pid" || status=1; done 2>> {SAID}
-for pid in $pids; do kill -9 -"$pid" || kill -9 "$pid"; done 2> /dev/null
 exit $status
 """,
     # suspendable: says why the board cannot be suspended to RAM and woken by its clock.
