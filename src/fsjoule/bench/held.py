@@ -95,7 +95,7 @@ class HeldWork:
                 idle_s=IDLE_S,
                 held=HeldFacts(),
                 board_lost=True,
-                complaints=[f"suspended, and it did not resume: {error.what}"],
+                complaints=[f"suspended, and it did not resume: {error.what.partition(chr(10))[0]}"],
             )
         evidence.held, evidence.inside_s = HeldFacts(), 0.0
         with measurer.phases("reading"):
