@@ -62,6 +62,7 @@ PERCENTILES_NS = {
 def with_all_figures(measurement: Measurement) -> Measurement:
     """Every figure another number."""
     energy = next(one.energy for one in made_run().measurements if one.energy is not None)
+    fio = measurement.fio
     return replace(
         measurement,
         invalid_reasons=(),
@@ -72,7 +73,7 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         energy=replace(energy, gross_mj=Value(5.5, 0.55), net_mj=Value(6.5, 0.65), mean_power_w=Value(7.5, 0.75)),
         cpu_s_per_mib=8.5,
         write_amplification=9.5,
-        fio=None if measurement.fio is None else replace(measurement.fio, latency_percentiles_ns=PERCENTILES_NS),
+        fio=fio and replace(fio, latency_percentiles_ns=PERCENTILES_NS, runtime_ns=11_500_000_000),
         duration_s=11.5,
         counts={INSTRUCTIONS: 12},
         crash=CrashFacts("", 1, 1, 1, 21, 21, {CrashFate.LOST: 20, CrashFate.OK: 1}),
@@ -110,9 +111,9 @@ class TestAsking:
         assert point.figures == {metric: figure_of(source, metric) for metric in Metric}
         assert len(set(point.figures.values()) - {None}) == len(Metric) - 1  # a state's power is its mean power
         assert (point.figures[Metric.NET_ENERGY], point.figures[Metric.POWER]) == (4.5, 7.5)
-        metered = {metric: uncertainty_of(source, metric) for metric in Metric if metric.row.metered}
-        assert point.uncertainties == metered
-        assert len(set(metered.values()) - {None}) == len(metered) - 1
+        uncertain = {metric: uncertainty_of(source, metric) for metric in Metric if metric.row.uncertain}
+        assert point.uncertainties == uncertain
+        assert len(set(uncertain.values()) - {None}) == len(uncertain) - 1
         assert (point.run_id, point.number, point.started_utc) == ("aaaaaa", source.number, source.started_utc)
         assert (point.boot, point.repetition) == (source.boot, source.repetition)
         assert (point.branch, point.commit) == ("topic", "c0ffee")

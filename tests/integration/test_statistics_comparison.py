@@ -53,6 +53,21 @@ def test_a_regression_says_what_is_known() -> None:
     assert (verdict.left_out, verdict.reason) == ((), "")
 
 
+def test_a_change_of_one_step_of_its_clock_is_none() -> None:
+    fast, slow = (320.0,) * 8, (320.0 * 86 / 87,) * 8  # a job of 86 ms, and of 87
+
+    def by_clock(candidate: tuple[float, ...], step: float) -> Verdict[str]:
+        return compare([Comparison("s", Metric.THROUGHPUT, fast, candidate, step=step)])[0]
+
+    assert one(fast, slow).outcome is Outcome.REGRESSED
+    hidden = by_clock(slow, 1 / 86)
+    assert (hidden.outcome, hidden.more_baseline) == (Outcome.UNDECIDED, None)
+    assert hidden.reason == "the clock of these figures has steps of 1.2 %; measure longer jobs"
+    assert hidden.detectable == 1 / 86
+    assert by_clock(scaled(fast, 86 / 89), 1 / 86).outcome is Outcome.REGRESSED
+    assert [by_clock(fast, step).outcome for step in (0.02, 0.03)] == [Outcome.UNCHANGED, Outcome.UNDECIDED]
+
+
 def test_unchanged_takes_an_interval_without_room_for_what_matters() -> None:
     assert one(CALM, scaled(CALM, 1.001)).outcome is Outcome.UNCHANGED
     strict = one(CALM, scaled(CALM, 1.001), criteria=Criteria(smallest_effect=0.003))

@@ -19,6 +19,7 @@ from fsjoule.model.metrics import (
     TIMED_METRICS,
     Metric,
     figure_of,
+    step_of,
     uncertainty_of,
 )
 from fsjoule.statistics.figures import one_per_boot
@@ -47,6 +48,22 @@ def test_a_write_has_all_figures_that_are_compared() -> None:
     assert figure_of(measurement, Metric.NET_ENERGY) == net.value
     assert uncertainty_of(measurement, Metric.NET_ENERGY) == net.uncertainty
     assert uncertainty_of(measurement, Metric.CPU) is None
+
+
+def test_throughput_is_as_uncertain_as_the_millisecond_of_fios_time() -> None:
+    work = measured(IoPattern.READ)
+    assert work.fio is not None
+    short = replace(
+        work, duration_s=0.086, throughput_mib_per_s=32 / 0.086, fio=replace(work.fio, runtime_ns=86_000_000)
+    )
+    uncertainty = uncertainty_of(short, Metric.THROUGHPUT)
+    # As if all of the last millisecond were equally likely: 1 ms / sqrt(12) = 0.289 ms of 86 ms, 0.336 %.
+    assert uncertainty == pytest.approx(32 / 0.086 * 0.28868 / 86, rel=1e-4)
+    assert step_of(Metric.THROUGHPUT, figure_of(short, Metric.THROUGHPUT), uncertainty) == pytest.approx(1 / 86)
+    by_window = replace(short, duration_s=0.0933)  # the marks' time, not fio's
+    assert uncertainty_of(by_window, Metric.THROUGHPUT) is None
+    energy = figure_of(work, Metric.ENERGY), uncertainty_of(work, Metric.ENERGY)
+    assert step_of(Metric.ENERGY, *energy) == 0
 
 
 def test_a_read_has_no_write_amplification() -> None:

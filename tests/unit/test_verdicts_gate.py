@@ -30,6 +30,38 @@ def series(workload: str) -> Series:
 WRITE, READ, MKFS = series("write-16k 32768KiB"), series("read-16k 32768KiB"), series("mkfs")
 
 
+def in_milliseconds(true_s: tuple[float, float], number: int) -> BootPair:
+    """A pair of jobs of 32 MiB by a clock that rounds up to milliseconds."""
+    rounded = [math.ceil(1e3 * each) / 1e3 for each in true_s]
+    test = (READ, Metric.THROUGHPUT)
+    return BootPair(number, {test: (32 / rounded[0], 32 / rounded[1])}, 1, steps={test: 1e-3 / min(rounded)})
+
+
+@pytest.mark.parametrize(
+    ("baseline_s", "candidate_s", "asked", "verdict"),
+    [
+        (0.2755, 0.2755, 0.001, GateVerdict.UNDECIDED),  # equal to the millisecond, which is 0.36 %
+        (0.27595, 0.27605, 0.001, GateVerdict.UNDECIDED),  # 0.04 % look like 0.36 %
+        (0.2755, 0.2955, 0.001, GateVerdict.REGRESSED),
+        (0.2755, 0.2755, 0.01, GateVerdict.PASSED),
+        (0.27595, 0.27605, 0.01, GateVerdict.PASSED),
+        (0.2755, 0.2855, 0.01, GateVerdict.REGRESSED),
+    ],
+)
+def test_a_gate_claims_no_more_than_the_clock_tells(
+    baseline_s: float, candidate_s: float, asked: float, verdict: GateVerdict
+) -> None:
+    judge = Judge(Policy(metrics=(Metric.THROUGHPUT,), smallest_effect=asked, budget_pairs=12))
+    reasons = [judge.see(in_milliseconds((baseline_s, candidate_s), number)) for number in range(1, 13)]
+    judge.finish()
+    assert judge.verdict is verdict
+    [finding] = judge.findings
+    assert (finding.basis.hidden_by == pytest.approx(1 / 276, rel=1e-3)) is (verdict is GateVerdict.UNDECIDED)
+    if verdict is GateVerdict.UNDECIDED:
+        assert finding.basis.pairs < 12, "more boots do not help"
+        assert "throughput in steps of 0.36 %" in (reasons[-1] or "")
+
+
 def pair(number: int, figures: Mapping[Test, Sides], *, of: int = 1, faults: tuple[str, ...] = ()) -> BootPair:
     return BootPair(number, figures, of, faults)
 

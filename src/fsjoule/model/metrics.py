@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from fsjoule.model import (
     INSTRUCTIONS,
     MIB,
     BlockKind,
+    FioWorkload,
     IoPattern,
     Measurement,
     Projection,
@@ -22,6 +24,8 @@ from fsjoule.model import (
     Workload,
 )
 from fsjoule.model.operation import Hazard, ImportKind, StateKind
+
+_FIO_TICK_S: Final = 1e-3
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -45,11 +49,12 @@ class MetricRow:
 
     `unit` is empty for a ratio. `less` and `more` are the words for a change. `name` is the full name, `short` that of
     a table's column, `header` says figure and unit in one (default: the unit). `figure` takes it from a measurement; a
-    `metered` one has an uncertainty. `with_card` takes it with the projected card. `column` is its name in the index
-    and in JSON, where a `_uncertainty` follows if it is metered. `fio`, `timed`, `held` and `crashes` say where a
-    figure of fio's jobs, of timed operations, of held states and of crash states appears; None if those do not have it.
-    `decimals` are those of one measurement's figure (None: the facts of a measurement have it in other words),
-    `most_decimals` those of a mean.
+    `metered` one has an uncertainty of the meter's. `step` is the share of a figure by which its clock rounds; None if
+    no such clock made it. `with_card` takes it with the projected card. `column` is its name in the index and in JSON,
+    where a `_uncertainty` follows if it has one. `fio`, `timed`, `held` and `crashes` say where a figure of fio's jobs,
+    of timed operations, of held states and of crash states appears; None if those do not have it. `decimals` are those
+    of one measurement's figure (None: the facts of a measurement have it in other words), `most_decimals` those of a
+    mean.
     `as_energy` puts it beside the energies in an answer; the change of a `speed` is a factor. `steady` says that its
     spread on a board in guest time is known (docs/deterministic-figures.md). `seldom` says that only some measurements
     have it: those in guest time, those of an image. `small` are factor and unit where only three decimals are shown.
@@ -71,6 +76,7 @@ class MetricRow:
     only_writes: bool = False
     more_is_better: bool = False
     metered: bool = False
+    step: Callable[[Measurement], Figure] | None = None
     speed: bool = False
     as_energy: bool = False
     steady: bool = False
@@ -80,9 +86,24 @@ class MetricRow:
     small: tuple[float, str] | None = None
 
     @property
+    def uncertain(self) -> bool:
+        return self.metered or self.step is not None
+
+    @property
     def printed_unit(self) -> str:
         """The unit after the name; empty if the name says it, as `IOPS` does."""
         return "" if self.header == self.short else self.unit
+
+
+def fio_step(measurement: Measurement) -> Figure:
+    """The share of fio's own time that its report in whole milliseconds hides; None if other clocks took the time.
+
+    fio rounds up, each direction on its own: https://github.com/axboe/fio/blob/master/backend.c, `update_runtime`.
+    """
+    fio, time_s, work = measurement.fio, measurement.duration_s, measurement.workload
+    if fio is None or not time_s or not math.isclose(time_s, fio.runtime_ns / 1e9):
+        return None
+    return _FIO_TICK_S * (2 if isinstance(work, FioWorkload) and work.verifies else 1) / time_s
 
 
 class Metric(StrEnum):
@@ -110,6 +131,7 @@ class Metric(StrEnum):
             name="throughput",
             short="throughput",
             figure=lambda m: m.throughput_mib_per_s,
+            step=fio_step,
             with_card=lambda p: p.both_mib_per_s,
             column="throughput_mib_per_s",
             fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
@@ -129,6 +151,7 @@ class Metric(StrEnum):
             short="IOPS",
             header="IOPS",
             figure=lambda m: m.iops,
+            step=fio_step,
             column="iops",
             fio=Use.PAGE,
             more_is_better=True,
@@ -474,9 +497,20 @@ def figure_of(measurement: Measurement, metric: Metric) -> Figure:
 
 
 def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
-    """The standard uncertainty (k=1) of a figure from the meter, in its unit; None for other figures."""
+    """The standard uncertainty (k=1) of a figure, in its unit: the meter's, or that of a clock's step; None for others.
+
+    All that a step hides is equally likely (JCGM 100:2008, 4.3.7).
+    """
     figure = _figure(measurement, metric)
-    return figure.uncertainty if isinstance(figure, Value | Stated) else None
+    if isinstance(figure, Value | Stated):
+        return figure.uncertainty
+    step = metric.row.step(measurement) if metric.row.step else None
+    return None if step is None or figure is None else step * figure / math.sqrt(12)
+
+
+def step_of(metric: Metric, figure: Figure, uncertainty: Figure) -> float:
+    """The share by which a clock may have rounded a figure of this uncertainty; 0 for a figure without such a clock."""
+    return math.sqrt(12) * uncertainty / figure if metric.row.step and figure and uncertainty else 0.0
 
 
 def _figure(measurement: Measurement, metric: Metric) -> Value | Stated | Figure:

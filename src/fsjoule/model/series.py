@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, cast
 from fsjoule.errors import ConfigError
 from fsjoule.model import SeriesKey
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, step_of
 
 KEY_LENGTH: Final = 16
 _SEVERAL: Final = ", "
@@ -108,6 +108,11 @@ class Point(NamedTuple):
     @property
     def valid(self) -> bool:
         return not self.invalid_reasons
+
+
+def step_share(points: Iterable[Point], metric: Metric) -> float:
+    """The largest share by which a clock may have rounded a figure of these points; 0 without such a clock."""
+    return max((step_of(metric, p.figures.get(metric), p.uncertainties.get(metric)) for p in points), default=0.0)
 
 
 class Order(StrEnum):

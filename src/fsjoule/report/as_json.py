@@ -52,6 +52,6 @@ def _row(row: SummaryRow[FioWorkload] | SummaryRow[OperationWorkload] | SummaryR
     for metric in metrics_of(row.workload):
         spread = row.figures.get(metric)
         document[metric.row.column] = spread and asdict(spread)
-        if metric.row.metered:
+        if metric.row.uncertain:
             document[f"{metric.row.column}_uncertainty"] = row.uncertainties.get(metric)
     return document

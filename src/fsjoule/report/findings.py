@@ -161,6 +161,8 @@ def evidence_text(one: Tested) -> str:
     state = one.basis
     if not state.pairs:
         return ABSENT
+    if state.hidden_by is not None:
+        return f"hidden by steps of {share_text(state.hidden_by)}"
     worse, not_worse = state.towards_regressed, state.towards_not_regressed
     return f"{'worse' if worse > not_worse else 'not worse'} {min(100 * max(worse, not_worse, 0), 100):.0f} %"
 

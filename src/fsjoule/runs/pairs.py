@@ -28,7 +28,7 @@ from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import Figure, figure_of, metrics_of
+from fsjoule.model.metrics import Figure, figure_of, metrics_of, step_of, uncertainty_of
 from fsjoule.model.series import Series
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.open_run import Observer, make_ready, open_run
@@ -109,7 +109,8 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
                     f"the {which}, kernel {label}, failed {failures[which, provision]} times in a row: {fault.what}",
                     hint=fault.hint,
                 ) from fault
-        reason = enough(BootPair(number, _paired(measured), series, tuple(faults), _warned(measured)))
+        steps = steps_by_test(chain.from_iterable(measured.values()))
+        reason = enough(BootPair(number, _paired(measured), series, tuple(faults), _warned(measured), steps))
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"
@@ -149,3 +150,15 @@ def figures_by_test(measurements: Iterable[Measurement]) -> dict[Test, Figure]:
         for each in measurements
         for metric in metrics_of(each.workload)
     }
+
+
+def steps_by_test(measurements: Iterable[Measurement]) -> dict[Test, float]:
+    """The largest share by which a clock may have rounded a test's figures, for tests with such a clock."""
+    steps: dict[Test, float] = {}
+    for each in measurements:
+        for metric in metrics_of(each.workload):
+            step = step_of(metric, figure_of(each, metric), uncertainty_of(each, metric))
+            if step:
+                test = Series(each.series, each.simulated), metric
+                steps[test] = max(step, steps.get(test, 0.0))
+    return steps

@@ -29,6 +29,7 @@ class Comparison(Generic[S]):
     With `paired` the figures of both sides at one position are neighbours in time, on one board, and are compared with
     each other only. `runs` is given where the sides ran in different runs: the medians of all runs in the order of
     time, each with whether it is the candidate's. Then runs are compared, by a rule that knows memory, and not boots.
+    `step` is the share by which a clock may have rounded a figure.
     """
 
     subject: S
@@ -37,6 +38,7 @@ class Comparison(Generic[S]):
     candidate: tuple[Figure, ...]
     paired: bool = False
     runs: tuple[tuple[float, bool], ...] | None = None
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,25 @@ def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = No
     """
     wanted = criteria or Criteria()
     if any(comparison.paired for comparison in comparisons):
-        return _of_pairs(comparisons, wanted)
+        found = iter(_of_pairs(comparisons, wanted))
+        return tuple(_beside_step(next(found), each.step, wanted) for each in comparisons)
     by_runs = iter(_by_runs([each for each in comparisons if each.runs is not None], wanted))
     by_boots = iter(_by_boots([each for each in comparisons if each.runs is None], wanted))
-    return tuple(next(by_boots if each.runs is None else by_runs) for each in comparisons)
+    return tuple(
+        _beside_step(next(by_boots if each.runs is None else by_runs), each.step, wanted) for each in comparisons
+    )
+
+
+def _beside_step(verdict: Verdict[S], step: float, criteria: Criteria) -> Verdict[S]:
+    """The verdict as far as the steps of the figures' clock allow it."""
+    if verdict.detectable is not None:
+        verdict = replace(verdict, detectable=max(verdict.detectable, step))
+    differs = verdict.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+    hidden = differs and verdict.ratio is not None and abs(math.log(verdict.ratio.value)) <= math.log1p(step)
+    if hidden or (verdict.outcome is Outcome.UNCHANGED and 2 * step > criteria.smallest_effect):
+        why = f"the clock of these figures has steps of {100 * step:.2g} %; measure longer jobs"
+        return replace(verdict, outcome=Outcome.UNDECIDED, more_baseline=None, more_candidate=None, reason=why)
+    return verdict
 
 
 def _by_runs(comparisons: Sequence[Comparison[S]], criteria: Criteria) -> list[Verdict[S]]:

@@ -47,7 +47,8 @@ class SequentialState:
     baseline, None without a usable pair; because the test stops when it has seen enough, it overstates effects a
     little. `towards_*` is the evidence as a fraction of a decision's (of logarithms; 1 decides). `relative_noise` is
     the estimated standard deviation of a boot. `stalls_*` count stalled boots, which the test ignores but a reader
-    should not. `unusable` names figures that were not used.
+    should not. `unusable` names figures that were not used. `hidden_by` is set where the figures decide, and the share
+    by which their clock may have rounded them leaves it open: more pairs would not help.
     """
 
     decision: Outcome
@@ -60,6 +61,7 @@ class SequentialState:
     stalls_baseline: int = 0
     stalls_candidate: int = 0
     unusable: tuple[str, ...] = ()
+    hidden_by: float | None = None
 
 
 class SequentialTest:
@@ -74,14 +76,15 @@ class SequentialTest:
         self._candidate: list[float] = []
         self._unusable: list[str] = []
         self._offered = 0
+        self._step = 0.0
         self._state = SequentialState(Outcome.UNDECIDED, rates.budget_pairs > 0, 0)
 
     @property
     def state(self) -> SequentialState:
         return self._state
 
-    def add(self, baseline: Figure, candidate: Figure) -> SequentialState:
-        """Take one more pair; returns the new state.
+    def add(self, baseline: Figure, candidate: Figure, step: float = 0.0) -> SequentialState:
+        """Take one more pair; returns the new state. A clock may have rounded either figure by the share `step`.
 
         A pair with a figure that is missing, not finite or not above zero is named and not used. Nothing changes after
         a decision or beyond the budget.
@@ -89,6 +92,7 @@ class SequentialTest:
         if not self._state.more:
             return self._state
         self._offered += 1
+        self._step = max(self._step, step)
         wrong = [
             f"{side} {self._offered}: {why}"
             for side, figure in (("baseline", baseline), ("candidate", candidate))
@@ -116,16 +120,17 @@ class SequentialTest:
         if not used:
             return SequentialState(Outcome.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
-        found = evidence(baseline, candidate, self._hypotheses, self._known_noise, last_only=True)
-        regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
-        not_regressed = float(found.not_regressed[-1]) / -math.log(self._rates.beta)
-        decision = Outcome.UNDECIDED
-        if used >= self._rates.least_pairs and max(regressed, not_regressed) >= 1:
-            decision = Outcome.REGRESSED if regressed >= 1 else Outcome.NOT_REGRESSED
-        noise = float(found.relative_noise[-1])
+        regressed, not_regressed, noise = self._towards(baseline, candidate)
+        decision = self._decision(used, regressed, not_regressed)
+        # A step of less than half of what matters leaves a figure on the side of no loss, or on that of one.
+        hidden = False
+        if decision is not Outcome.UNDECIDED and 2 * self._step > self._rates.smallest_effect:
+            step = math.log1p(self._step) * (1 if decision is Outcome.REGRESSED else -1)
+            hidden = self._decision(used, *self._towards(baseline, candidate + step)[:2]) is not decision
+            decision = Outcome.UNDECIDED if hidden else decision
         return SequentialState(
             decision=decision,
-            more=decision is Outcome.UNDECIDED and open_budget,
+            more=decision is Outcome.UNDECIDED and open_budget and not hidden,
             pairs=used,
             ratio=math.exp(self._sign * float(np.median(candidate - baseline))),
             towards_regressed=max(0.0, regressed),
@@ -134,7 +139,18 @@ class SequentialTest:
             stalls_baseline=_stalls(baseline, noise),
             stalls_candidate=_stalls(candidate, noise),
             unusable=tuple(self._unusable),
+            hidden_by=self._step if hidden else None,
         )
+
+    def _towards(self, baseline: Floats, candidate: Floats) -> tuple[float, float, float]:
+        found = evidence(baseline, candidate, self._hypotheses, self._known_noise, last_only=True)
+        regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
+        return regressed, float(found.not_regressed[-1]) / -math.log(self._rates.beta), float(found.relative_noise[-1])
+
+    def _decision(self, used: int, regressed: float, not_regressed: float) -> Outcome:
+        if used < self._rates.least_pairs or max(regressed, not_regressed) < 1:
+            return Outcome.UNDECIDED
+        return Outcome.REGRESSED if regressed >= 1 else Outcome.NOT_REGRESSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +193,17 @@ class Gate(Generic[K]):
             for series, metric in tests
         }
 
-    def add(self, pairs: Mapping[tuple[K, Metric], tuple[Figure, Figure]]) -> GateState[K]:
-        """Take one pair of boots, (baseline, candidate) per test; an open test without a pair counts it as missing."""
+    def add(
+        self,
+        pairs: Mapping[tuple[K, Metric], tuple[Figure, Figure]],
+        steps: Mapping[tuple[K, Metric], float] | None = None,
+    ) -> GateState[K]:
+        """Take one pair of boots, (baseline, candidate) per test; an open test without a pair counts it as missing.
+
+        `steps` are the shares by which a clock may have rounded the figures of a test.
+        """
         for key in self.state.more:
-            self._tests[key].add(*pairs.get(key, (None, None)))
+            self._tests[key].add(*pairs.get(key, (None, None)), (steps or {}).get(key, 0.0))
         return self.state
 
     def interval(self, series: K, metric: Metric) -> Interval | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import CRASH_METRICS, FIO_METRICS, HELD_METRICS, TIMED_METRICS, Figure, Metric
-from fsjoule.model.series import Point, Series, Side, comparable
+from fsjoule.model.series import Point, Series, Side, comparable, step_share
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
@@ -198,7 +198,7 @@ def _comparisons(
                 figures = _pairs if paired else _boots
                 one, two = figures(ours[cell], theirs[cell], metric)
                 runs = _runs(ours[cell], theirs[cell], metric) if in_order else None
-                comparisons.append(Comparison(subject, metric, one, two, paired, runs))
+                comparisons.append(Comparison(subject, metric, one, two, paired, runs, step_share(both, metric)))
             elif not metrics and not (metric.row.only_writes or metric.row.seldom):
                 lacking[metric] = lacking.get(metric, 0) + 1
     if metrics and not comparisons:

@@ -30,7 +30,7 @@ class BootPair:
     """One boot of each side. `figures` are (baseline, candidate), None where one is missing or invalid.
 
     `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's, `kernel_warnings` each
-    side's.
+    side's. `steps` are the shares by which a clock may have rounded figures, where one did.
     """
 
     number: int
@@ -38,6 +38,7 @@ class BootPair:
     series: int
     faults: tuple[str, ...] = ()
     kernel_warnings: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    steps: Mapping[Test, float] = field(default_factory=dict[Test, float])
 
 
 # Takes each complete pair; returns why no more are wanted, or None.
@@ -45,6 +46,7 @@ Enough = Callable[[BootPair], str | None]
 
 
 _DECIDED: Final = "decided"
+_USED_UP: Final = "the budget was used up"
 
 
 @dataclass
@@ -89,7 +91,9 @@ class Judge:
         if state.decision is not Outcome.UNDECIDED:
             return _DECIDED
         if not state.more:
-            return "the budget was used up"
+            hidden = {test[1].value: one.hidden_by for test, one in state.tests.items() if one.hidden_by is not None}
+            steps = ", ".join(f"{name} in steps of {100 * step:.2g} %" for name, step in hidden.items())
+            return f"a clock measures {steps}: ask for twice that, or for longer jobs" if hidden else _USED_UP
         if self.pairs >= self.policy.least_pairs and not any(state.tests[test].pairs for test in state.more):
             metrics = dict.fromkeys(metric.value for _, metric in state.more)
             return f"no figures of {', '.join(metrics)} to decide the rest"
@@ -158,7 +162,7 @@ class Judge:
                 )
             self._gate = Gate(self.policy, list(self._seen), self.known_noise)
         for pair in self._waiting:
-            self._gate.add(pair.figures)
+            self._gate.add(pair.figures, pair.steps)
         self._waiting = []
 
     def _tested(self, gate: Gate[Series], test: Test) -> Tested:

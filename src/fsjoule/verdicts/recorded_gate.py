@@ -8,7 +8,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Figure, Metric, metrics_of_series
-from fsjoule.model.series import Point, Series, Side, comparable
+from fsjoule.model.series import Point, Series, Side, comparable, step_share
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.gate import Gated, GateSide, GateVerdict
@@ -128,6 +128,7 @@ def recorded_pairs(
             _figures(common, slotted[0][slot], slotted[1][slot]),
             len(common),
             kernel_warnings=(_warned(slotted[0][slot]), _warned(slotted[1][slot])),
+            steps=_steps(common, slotted[0][slot], slotted[1][slot]),
         )
         for number, slot in enumerate(slots, start=1)
     ]
@@ -208,6 +209,19 @@ def _figures(
         for series in common
         for metric in metrics_of_series(series.series.workload)
     }
+
+
+def _steps(
+    common: Iterable[Series],
+    baseline: Mapping[Series, Sequence[Point]],
+    candidate: Mapping[Series, Sequence[Point]],
+) -> dict[Test, float]:
+    steps = {
+        (series, metric): step_share((*baseline.get(series, ()), *candidate.get(series, ())), metric)
+        for series in common
+        for metric in metrics_of_series(series.series.workload)
+    }
+    return {test: step for test, step in steps.items() if step}
 
 
 def _warned(points: Mapping[Series, Sequence[Point]]) -> tuple[str, ...]:

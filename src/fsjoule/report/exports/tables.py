@@ -27,8 +27,8 @@ def _measurements(runs: Sequence[LoadedRun]) -> Iterator[Sequence[object]]:
     columns = [metric.row.column for metric in Metric]
     measured = [(loaded, m, measurement_facts(m)) for loaded in runs for m in loaded.measurements]
     names = [name for name in (measured[0][2] if measured else ()) if name not in columns]
-    metered = [metric for metric in Metric if metric.row.metered]
-    uncertainties = [f"{metric.row.column}_uncertainty" for metric in metered]
+    uncertain = [metric for metric in Metric if metric.row.uncertain]
+    uncertainties = [f"{metric.row.column}_uncertainty" for metric in uncertain]
     yield ["run", "started_utc", "kernel_release", "imported_from", *names, *columns, *uncertainties]
     for loaded, m, facts in measured:
         board = loaded.run.boards.get(m.kernel)
@@ -37,7 +37,7 @@ def _measurements(runs: Sequence[LoadedRun]) -> Iterator[Sequence[object]]:
             loaded.run.imported.text if loaded.run.imported else "",
             *(facts.get(name, "") for name in names),
             *(_cell(figure_of(m, metric)) for metric in Metric),
-            *(_cell(uncertainty_of(m, metric)) for metric in metered),
+            *(_cell(uncertainty_of(m, metric)) for metric in uncertain),
         ]
 
 

@@ -8,8 +8,8 @@ from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Point
 
 COLUMNS: Final = {metric: metric.row.column for metric in Metric}
-# Standard uncertainties (k=1) of metered figures.
-UNCERTAINTY_COLUMNS: Final = {metric: f"{COLUMNS[metric]}_uncertainty" for metric in Metric if metric.row.metered}
+# Standard uncertainties (k=1) of those figures that have one.
+UNCERTAINTY_COLUMNS: Final = {metric: f"{COLUMNS[metric]}_uncertainty" for metric in Metric if metric.row.uncertain}
 
 
 def figure_columns() -> tuple[str, ...]:
