@@ -38,6 +38,9 @@ size_t qemu_plugin_tb_n_insns(const void *block) __attribute__((weak));
 void *qemu_plugin_tb_get_insn(const void *block, size_t index) __attribute__((weak));
 uint64_t qemu_plugin_insn_vaddr(const void *instruction) __attribute__((weak));
 void *qemu_plugin_insn_haddr(const void *instruction) __attribute__((weak));
+void qemu_plugin_register_vcpu_tb_exec_inline(void *block, int operation, void *counter, uint64_t add) __attribute__((weak));
+void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(void *block, int operation, struct scoreboard_u64 counter, uint64_t add)
+	__attribute__((weak));
 void qemu_plugin_register_vcpu_insn_exec_inline(void *instruction, int operation, void *counter, uint64_t add)
 	__attribute__((weak));
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(void *instruction, int operation, struct scoreboard_u64 counter,
@@ -204,12 +207,57 @@ static uint64_t page_of(uint64_t address, const void *bytes)
 	return address >= KERNEL_BEGIN || bytes == NULL ? 0 : hash_of(bytes);
 }
 
+/* ----------------------------------------------------------------------------------- programs apart from the kernel */
+
+/* The instructions of blocks of programs, which are few: it takes one addition a block. A block that is left in its middle,
+ * by a page fault, counts whole. With the argument `programs=on` nothing else is counted.
+ */
+static uint64_t *of_programs;
+static struct scoreboard_u64 board_of_programs;
+
+static bool is_program(uint64_t address)
+{
+	return address < KERNEL_BEGIN || (address >> 32 != 0 && address >> 63 == 0);
+}
+
+static void count_block(void *block)
+{
+	const size_t count = qemu_plugin_tb_n_insns(block);
+
+	if (!is_program(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(block, 0)))) {
+		return;
+	}
+	if (qemu_plugin_version == 1) {
+		qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, of_programs, count);
+	} else {
+		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, INLINE_ADD_U64, board_of_programs, count);
+	}
+}
+
+static void on_translated_block(uint64_t id, void *block)
+{
+	(void)id;
+	count_block(block);
+}
+
+static void make_counter_of_programs(void)
+{
+	static uint64_t counter;
+
+	of_programs = &counter;
+	if (qemu_plugin_version != 1) {
+		board_of_programs.scoreboard = qemu_plugin_scoreboard_new(sizeof(counter));
+		of_programs = qemu_plugin_scoreboard_find(board_of_programs.scoreboard, 0);
+	}
+}
+
 static void on_translated(uint64_t id, void *block)
 {
 	const size_t count = qemu_plugin_tb_n_insns(block);
 	uint64_t known = UINT64_MAX, page = 0;
 
 	(void)id;
+	count_block(block);
 	for (size_t i = 0; i < count; i++) {
 		void *instruction = qemu_plugin_tb_get_insn(block, i);
 		const uint64_t address = qemu_plugin_insn_vaddr(instruction);
@@ -225,13 +273,16 @@ static void on_translated(uint64_t id, void *block)
 int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 {
 	(void)info;
-	(void)argc;
-	(void)argv;
 	if (!qemu_plugin_register_vcpu_tb_trans_cb || !qemu_plugin_tb_n_insns || !qemu_plugin_tb_get_insn ||
 	    !qemu_plugin_insn_vaddr || !qemu_plugin_insn_haddr ||
-	    (qemu_plugin_version == 1 ? !qemu_plugin_register_vcpu_insn_exec_inline
-				      : !qemu_plugin_scoreboard_new || !qemu_plugin_scoreboard_find)) {
+	    (qemu_plugin_version == 1 ? !qemu_plugin_register_vcpu_insn_exec_inline || !qemu_plugin_register_vcpu_tb_exec_inline
+				      : !qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu || !qemu_plugin_scoreboard_new || !qemu_plugin_scoreboard_find)) {
 		give_up("this QEMU has no plugins that count instructions");
+	}
+	make_counter_of_programs();
+	if (argc > 0 && strcmp(argv[0], "programs=on") == 0) {
+		qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated_block);
+		return 0;
 	}
 	make_buckets(FIRST_BUCKETS);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated);
@@ -253,6 +304,7 @@ struct header {
 	int64_t stop_ns;
 	int64_t busy_ns; /* the time in between for which instructions were executed, by QEMU's own count of them */
 	int64_t instruction_ns;
+	int64_t of_programs; /* of the executed instructions; -1 if they were not counted apart */
 };
 
 struct record {
@@ -261,14 +313,14 @@ struct record {
 	uint64_t executed;
 };
 
-_Static_assert(sizeof(struct header) == 48 && sizeof(struct record) == 24, "as docs/virtual-board.md has them");
+_Static_assert(sizeof(struct header) == 56 && sizeof(struct record) == 24, "as docs/virtual-board.md has them");
 
 /* The line of the last mark so far, and where the guest was at its first byte: a mark comes when that does. */
 static char line[64];
 static size_t length;
-static int64_t line_ns, line_icount;
+static int64_t line_ns, line_icount, line_of_programs;
 /* The same for the start mark. */
-static int64_t start_ns, start_icount;
+static int64_t start_ns, start_icount, start_of_programs;
 static bool open_window;
 
 static bool write_records(FILE *file)
@@ -279,6 +331,7 @@ static bool write_records(FILE *file)
 		.stop_ns = line_ns,
 		.busy_ns = icount_to_ns(line_icount) - icount_to_ns(start_icount),
 		.instruction_ns = icount_to_ns(1),
+		.of_programs = of_programs == NULL ? -1 : line_of_programs - start_of_programs,
 	};
 
 	for (size_t i = 0; i < counters; i++) {
@@ -324,6 +377,7 @@ static void on_first_byte(int64_t time_ns)
 {
 	line_ns = time_ns;
 	line_icount = icount_get_raw();
+	line_of_programs = of_programs == NULL ? 0 : (int64_t)*of_programs;
 	for (size_t i = 0; i < counters; i++) {
 		counter_at(i)->ended = chunks[i / CHUNK].executed[i % CHUNK];
 	}
@@ -334,6 +388,7 @@ static void begin_window(void)
 {
 	start_ns = line_ns;
 	start_icount = line_icount;
+	start_of_programs = line_of_programs;
 	for (size_t i = 0; i < counters; i++) {
 		counter_at(i)->begun = counter_at(i)->ended;
 	}

@@ -13,6 +13,8 @@ from results_factory import make_run
 from fsjoule.errors import ConfigError
 from fsjoule.model import (
     INSTRUCTIONS,
+    KERNEL_INSTRUCTIONS,
+    USER_INSTRUCTIONS,
     MIB,
     CrashFacts,
     CrashFate,
@@ -75,7 +77,7 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         write_amplification=9.5,
         fio=fio and replace(fio, latency_percentiles_ns=PERCENTILES_NS, runtime_ns=11_500_000_000),
         duration_s=11.5,
-        counts={INSTRUCTIONS: 12},
+        counts={INSTRUCTIONS: 12, KERNEL_INSTRUCTIONS: 131, USER_INSTRUCTIONS: 141},
         crash=CrashFacts("", 1, 1, 1, 21, 21, {CrashFate.LOST: 20, CrashFate.OK: 1}),
         image_bytes=27 * MIB // 2,
         held=HeldFacts(interrupts_per_s=31.5, resume_s=32.5),

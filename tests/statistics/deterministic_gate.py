@@ -22,6 +22,7 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
+from fsjoule import lab
 from fsjoule.host.messages import lines_to
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, measure_pairs
@@ -94,7 +95,8 @@ def measure(chosen: argparse.Namespace, kernels: tuple[str, str], policy: Policy
         pair=kernels,
     )
     with lines_to(lambda line: print(line, file=sys.stderr, flush=True)):
-        done = measure_pairs(choice, chosen.environment, enough=comparisons.see, command=(sys.executable, *sys.argv))
+        environment = lab.read_environment(chosen.environment)
+        done = measure_pairs(choice, environment, enough=comparisons.see, command=(sys.executable, *sys.argv))
     return done.folder
 
 

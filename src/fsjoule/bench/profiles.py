@@ -23,7 +23,7 @@ import numpy as np
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.model import INSTRUCTIONS, SAMPLED, Profile, Symbols
+from fsjoule.model import SAMPLED, Profile, Symbols
 from fsjoule.ports import Profiler, ResultStore, Shell
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 
@@ -68,7 +68,7 @@ def attach_profile(profiler: Profiler, evidence: WorkFacts) -> None:
         evidence.notes.append("no profile: the board did not come to the end of its window")
     else:
         evidence.attachments[PROFILE_FILE] = encode_profile(profile)
-        evidence.counts[INSTRUCTIONS] = profile.busy_ns // profile.instruction_ns
+        evidence.counts |= profile.counts
 
 
 def attach_count(counter: Profiler, evidence: WorkFacts) -> None:
@@ -78,7 +78,7 @@ def attach_count(counter: Profiler, evidence: WorkFacts) -> None:
     with suppress(LabError):  # the lab's faults show where the board is asked
         counted = counter.take(window) if window else None
     if counted is not None:
-        evidence.counts[INSTRUCTIONS] = counted.busy_ns // counted.instruction_ns
+        evidence.counts |= counted.counts
 
 
 def attach_samples(shell: Shell, evidence: WorkFacts, before: str, after: str) -> None:

@@ -25,9 +25,11 @@ from fsjoule.model.ina219 import (
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
     INSTRUCTIONS,
+    KERNEL_INSTRUCTIONS,
     KERNEL_WARNED,
     MEASUREMENT_SCHEMA,
     SAMPLED,
+    USER_INSTRUCTIONS,
     AgeFacts,
     DamageOutcome,
     DeviceCounters,
@@ -101,6 +103,7 @@ __all__ = [
     "CARD",
     "DEFAULT_RECIPE",
     "INSTRUCTIONS",
+    "KERNEL_INSTRUCTIONS",
     "KERNEL_WARNED",
     "KIB",
     "MEASUREMENT_SCHEMA",
@@ -110,6 +113,7 @@ __all__ = [
     "REVISION",
     "RUN_SCHEMA",
     "SAMPLED",
+    "USER_INSTRUCTIONS",
     "AgeFacts",
     "BlockKind",
     "BlockWorkload",

@@ -314,6 +314,9 @@ class HeldFacts:
 
 # In a measurement's counts: the instructions that all processors executed.
 INSTRUCTIONS: Final = "instructions"
+# Of them those of programs, in their own code, and those of the kernel.
+USER_INSTRUCTIONS: Final = "user-instructions"
+KERNEL_INSTRUCTIONS: Final = "kernel-instructions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +415,7 @@ class Profile:
     `pages` tells programs with equal addresses apart: a hash of the instruction's page, 0 for the kernel. `busy_ns` is
     the time of executed instructions by the processor's own count, each `instruction_ns`. An instruction that could not
     reach its memory is counted again when it is repeated; `repeated` counts these.
+    `of_programs` are the instructions of programs in their own code, to the end of a block that a page fault leaves.
     With `sampled` a row counts samples, each of which stands for `instruction_ns`; `programs` are the names of pages.
     """
 
@@ -424,6 +428,19 @@ class Profile:
     repeated: int = 0
     sampled: bool = False
     programs: Mapping[int, str] = field(default_factory=dict[int, str])
+    of_programs: int | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The executed instructions by their names in a measurement's counts."""
+        whole = self.busy_ns // self.instruction_ns
+        if self.of_programs is None:
+            return {INSTRUCTIONS: whole}
+        return {
+            INSTRUCTIONS: whole,
+            USER_INSTRUCTIONS: self.of_programs,
+            KERNEL_INSTRUCTIONS: max(0, whole - self.of_programs),
+        }
 
     @property
     def sum_ns(self) -> int:

@@ -12,7 +12,9 @@ from typing import Final, Self
 from fsjoule.errors import ConfigError
 from fsjoule.model import (
     INSTRUCTIONS,
+    KERNEL_INSTRUCTIONS,
     MIB,
+    USER_INSTRUCTIONS,
     BlockKind,
     FioWorkload,
     IoPattern,
@@ -26,6 +28,10 @@ from fsjoule.model import (
 from fsjoule.model.operation import Hazard, ImportKind, StateKind
 
 _FIO_TICK_S: Final = 1e-3
+# Rows have the same names.
+_ALL: Final = INSTRUCTIONS
+_KERNEL: Final = KERNEL_INSTRUCTIONS
+_USER: Final = USER_INSTRUCTIONS
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -104,6 +110,45 @@ def fio_step(measurement: Measurement) -> Figure:
     if fio is None or not time_s or not math.isclose(time_s, fio.runtime_ns / 1e9):
         return None
     return _FIO_TICK_S * (2 if isinstance(work, FioWorkload) and work.verifies else 1) / time_s
+
+
+def _per_mib(count: str, use: Use) -> MetricRow:
+    """A count of instructions for each MiB, of boards in guest time."""
+    words, column = count.replace("-", " "), count.replace("-", "_")
+    return MetricRow(
+        unit="1/MiB",
+        less=f"fewer {words}",
+        more=f"more {words}",
+        name=f"{words} per MiB",
+        short=words,
+        header=f"{words.replace('instructions', 'instr.')}/MiB",
+        figure=lambda m: m.counted_per_mib(count),
+        column=f"{column}_per_mib",
+        fio=use,
+        steady=True,
+        seldom=True,
+        decimals=0,
+        most_decimals=0,
+    )
+
+
+def _of_operation(count: str, use: Use) -> MetricRow:
+    words = count.replace("-", " ")
+    return MetricRow(
+        unit="",
+        less=f"fewer {words}",
+        more=f"more {words}",
+        name=words,
+        short=words,
+        header=words,
+        figure=lambda m: m.counts.get(count),
+        column=count.replace("-", "_"),
+        timed=use,
+        steady=True,
+        seldom=True,
+        decimals=0,
+        most_decimals=0,
+    )
 
 
 class Metric(StrEnum):
@@ -329,42 +374,13 @@ class Metric(StrEnum):
             fio=Use.JUDGED | Use.POINTS,
         ),
     )
-    INSTRUCTIONS = (
-        "instructions",
-        MetricRow(
-            unit="1/MiB",
-            less="fewer instructions",
-            more="more instructions",
-            name="instructions per MiB",
-            short="instructions",
-            header="instr./MiB",
-            figure=lambda m: m.counted_per_mib(INSTRUCTIONS),
-            column="instructions_per_mib",
-            fio=Use.JUDGED | Use.POINTS,
-            steady=True,
-            seldom=True,
-            decimals=0,
-            most_decimals=0,
-        ),
-    )
-    OPERATION_INSTRUCTIONS = (
-        "operation-instructions",
-        MetricRow(
-            unit="",
-            less="fewer instructions",
-            more="more instructions",
-            name="instructions",
-            short="instructions",
-            header="instructions",
-            figure=lambda m: m.counts.get(INSTRUCTIONS),
-            column="instructions",
-            timed=Use.JUDGED | Use.POINTS,
-            steady=True,
-            seldom=True,
-            decimals=0,
-            most_decimals=0,
-        ),
-    )
+    INSTRUCTIONS = ("instructions", _per_mib(_ALL, Use.JUDGED | Use.POINTS))
+    OPERATION_INSTRUCTIONS = ("operation-instructions", _of_operation(_ALL, Use.JUDGED | Use.POINTS))
+    # Of no use beside their sum, unless somebody asks which of both has changed.
+    KERNEL_INSTRUCTIONS = ("kernel-instructions", _per_mib(_KERNEL, Use.NONE))
+    OPERATION_KERNEL_INSTRUCTIONS = ("operation-kernel-instructions", _of_operation(_KERNEL, Use.NONE))
+    USER_INSTRUCTIONS = ("user-instructions", _per_mib(_USER, Use.NONE))
+    OPERATION_USER_INSTRUCTIONS = ("operation-user-instructions", _of_operation(_USER, Use.NONE))
 
     SIZE = (
         "size",

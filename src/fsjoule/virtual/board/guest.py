@@ -208,9 +208,16 @@ class Guest:
         def environment(console_fd: int, mark_fd: int) -> Mapping[str, str]:
             return self.supply.environment(copy, console_fd, mark_fd, mailbox)
 
-        counter = self._config.probe if self._profiled else None
         second_card = None if mailbox else self._config.mailbox
-        qemu = GuestTime(self._config.shift, second_card, environment, self.seed, counter, self.supply.written)
+        qemu = GuestTime(
+            shift=self._config.shift,
+            mailbox=second_card,
+            environment=environment,
+            seed=self.seed,
+            counter=self._config.probe,
+            by_address=self._profiled,
+            written=self.supply.written,
+        )
         return PowerOn(files, copy, qemu)
 
     def power_off(self) -> None:

@@ -54,15 +54,16 @@ class GuestTime:
 
     With `mailbox` input comes from this socket, as a second card. `environment` gives the probe's environment for
     QEMU's ends of console and mark line. All random numbers come from `seed`.
-    `counter` is the probe as QEMU's plugin, to count instructions by address, or None. `written` lists what the probe
-    writes.
+    `counter` is the probe as QEMU's plugin, which counts the instructions of programs; with `by_address` all others
+    too, each by its address. `written` lists what the probe writes.
     """
 
     shift: int
     mailbox: Path | None
     environment: Callable[[int, int], Mapping[str, str]]
     seed: int
-    counter: Path | None = None
+    counter: Path
+    by_address: bool = False
     written: tuple[Path, ...] = ()
 
     @property
@@ -76,7 +77,7 @@ class GuestTime:
             *("-icount", f"shift={self.shift},sleep=off", "-S", "-seed", str(self.seed)),
             *("-rtc", "base=2026-01-01T00:00:00,clock=vm"),
             *([] if self.mailbox is None else _second_card(self.mailbox)),
-            *([] if self.counter is None else ["-plugin", f"file={_escaped(self.counter)}"]),
+            *("-plugin", f"file={_escaped(self.counter)}" + ("" if self.by_address else ",programs=on")),
         ]
 
 

@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""A gate on instructions: how often it is wrong, and what it finds, over real boots of kernels with planted loops.
+
+::
+
+    python tests/statistics/instruction_gate.py plant linux-source-6.1.tar.xz linux   # a repository with tags
+    fsjoule kernel build --tree linux --rev base                                      # and of each other tag
+    python tests/statistics/instruction_gate.py record pool.json --pair BASE LOOP7 --repeat 4 --seed 1
+    python tests/statistics/instruction_gate.py judge pool.json
+    python tests/statistics/instruction_gate.py simulate pool.json --trials 2000
+
+`record` boots two kernels in pairs, as a gate does, and adds the boots to the pool: eight figures each. It may be called
+again, with another pair or seed. `judge` draws gates from the pool and asks the gate's own
+judge. As in a gate, both boots of a pair share their seed, and no boot is used twice in a gate. Gates share boots, so
+the stated limits hold for the pool's own boots. `simulate` draws each boot's eight deviations together from those
+measured (with `t3` times a factor with the tails of that distribution) and judges many gates at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from output import Report, Row, Share, told
+from planted_range import Repository, moves
+from planted_series import series as patches
+from rules import Floats, gate
+
+from fsjoule import lab
+from fsjoule.host.messages import lines_to
+from fsjoule.model import Provision, SeriesKey
+from fsjoule.model.metrics import Metric, figure_of
+from fsjoule.model.series import Series
+from fsjoule.runs.options import BenchOptions
+from fsjoule.runs.pairs import measure_pairs
+from fsjoule.runs.request import choose
+from fsjoule.statistics.gate import ErrorRates
+from fsjoule.statistics.policy import Policy
+from fsjoule.store.gate import GateVerdict
+from fsjoule.store.reader import load_run
+from fsjoule.verdicts.gate import BootPair, Judge, Test
+
+PROJECT: Final = Path(__file__).parents[2]
+BASE: Final = "base"
+LAYOUT: Final = "layout"
+ROUNDS: Final = (3, 7, 13, 34, 68)  # 0.05, 0.1, 0.2, 0.5 and 1 % of a write
+# What matters, and the most pairs of boots.
+ASKED: Final = ((0.0005, 10), (0.001, 10), (0.002, 10))
+_SUITE: Final = """[suite]
+title = "eight figures"
+[[suite.workload]]
+operation = ["write", "read", "randwrite", "randread"]
+block_kib = [16, 64]
+size_mib = 32
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolBoot:
+    """One boot: its kernel, the run and repetition that share a seed, and instructions per MiB by workload."""
+
+    kernel: str
+    run: str
+    repetition: int
+    boot: int
+    figures: dict[str, float]
+
+
+def plant(source: Path, tree: Path) -> None:
+    """A repository with a tag for each kernel: `base`, the same code at other addresses, and one for each loop."""
+    repository = Repository(tree)
+    repository.begin(source)
+    [loop] = [number for number, each in enumerate(patches()) if "wait" in each.subject]
+    changes = {LAYOUT: [moves("mm/filemap.c"), moves("fs/ext4/balloc.c"), moves("block/bio.c")]}
+    changes |= {f"loop{rounds}": [patches(rounds)[loop]] for rounds in ROUNDS}
+    for name, commits in changes.items():
+        repository.git("checkout", "--quiet", "--detach", BASE)
+        repository.add(list(commits))
+        repository.git("tag", name)
+
+
+def read_pool(file: Path) -> list[PoolBoot]:
+    return [PoolBoot(**each) for each in json.loads(file.read_text())] if file.exists() else []
+
+
+def add_run(pool: Path, run: Path) -> int:
+    """Add the whole boots of a run, also of one that was interrupted; returns how many the pool has then."""
+    loaded = load_run(run)
+    figures: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
+    for one in loaded.measurements:
+        figure = figure_of(one, Metric.INSTRUCTIONS)
+        if one.valid and figure is not None:
+            figures[one.kernel.partition("#")[0], one.repetition, one.boot][one.workload.identity] = figure
+    most = max(map(len, figures.values()), default=0)
+    boots = [each for each in read_pool(pool) if each.run != run.name]
+    boots += [
+        PoolBoot(kernel, run.name, repetition, boot, found)
+        for (kernel, repetition, boot), found in figures.items()
+        if len(found) == most
+    ]
+    pool.write_text(json.dumps([asdict(each) for each in boots], indent=1) + "\n")
+    return len(boots)
+
+
+def record(chosen: argparse.Namespace) -> None:
+    """Measure pairs of boots of two kernels, or of one with itself, into a run folder, and add them to the pool."""
+    results = chosen.pool.parent / f"{chosen.pool.stem}-runs"
+    results.mkdir(parents=True, exist_ok=True)
+    suite = results / "eight.toml"
+    suite.write_text(_SUITE)
+    options = BenchOptions(
+        suite=str(suite), fs="ext4", repeat=chosen.repeat, provision="scratch", results=results, seed=chosen.seed
+    )
+    before = set(results.glob("*/run.json"))
+    try:
+        environment = lab.read_environment(chosen.environment)
+        request = choose(options, environment, pair=tuple(chosen.pair))
+        with lines_to(lambda line: print(line, file=sys.stderr, flush=True)):
+            measure_pairs(request, environment, enough=lambda _: None, command=(sys.executable, *sys.argv))
+    finally:
+        for each in set(results.glob("*/run.json")) - before:
+            print(f"{chosen.pool}: {add_run(chosen.pool, each.parent)} boots")
+
+
+def blocks_of(pool: Sequence[PoolBoot], baseline: str, candidate: str) -> list[list[tuple[PoolBoot, PoolBoot]]]:
+    """For each repetition of a run, the pairs of different boots of both kernels; all of these share their seed."""
+    blocks: dict[tuple[str, int], list[PoolBoot]] = defaultdict(list)
+    for each in pool:
+        blocks[each.run, each.repetition].append(each)
+    pairs = [
+        [(a, b) for a in block for b in block if (a.kernel, b.kernel) == (baseline, candidate) and a is not b]
+        for block in blocks.values()
+    ]
+    return [each for each in pairs if each]
+
+
+def drawn(blocks: Sequence[list[tuple[PoolBoot, PoolBoot]]], draw: random.Random) -> Iterator[BootPair]:
+    """Pairs for one gate: from each repetition one, in random order."""
+    for number, block in enumerate(draw.sample(list(blocks), len(blocks)), start=1):
+        baseline, candidate = draw.choice(block)
+        figures = {_test(name): (baseline.figures[name], candidate.figures[name]) for name in baseline.figures}
+        yield BootPair(number, figures, len(figures))
+
+
+def _test(workload: str) -> Test:
+    key = SeriesKey("eight", "deterministic", "card", "ext4", (), (), Provision.SCRATCH, workload)
+    return Series(key, simulated=True), Metric.INSTRUCTIONS
+
+
+def policy_for(effect: float, pairs: int) -> Policy:
+    return Policy(metrics=(Metric.INSTRUCTIONS,), smallest_effect=effect, budget_pairs=pairs, least_pairs=2)
+
+
+def judged(policy: Policy, pairs: Iterator[BootPair]) -> tuple[GateVerdict, int]:
+    """The gate's answer, and how many pairs it took."""
+    judge = Judge(policy, guest_time=True)
+    for pair in pairs:
+        if judge.see(pair) is not None or judge.pairs == policy.budget_pairs:
+            break
+    judge.finish()
+    return judge.verdict, judge.pairs
+
+
+def judge_pool(chosen: argparse.Namespace) -> Report:
+    """Gates over real figures: every candidate against the base, and the base against itself."""
+    pool = read_pool(chosen.pool)
+    kernels = dict.fromkeys(each.kernel for each in pool)
+    counts = {name: sum(each.kernel == name for each in pool) for name in kernels}
+    report = Report("Gates over real boots", {**counts, "gates": chosen.gates, "seed": chosen.seed})
+    for candidate in kernels:
+        baseline = candidate if candidate == BASE or BASE not in kernels else BASE
+        for first in {baseline, candidate} if candidate == LAYOUT else {baseline}:
+            second = baseline if first == candidate else candidate
+            report.rows += list(_rows(chosen, pool, first, second))
+    return report
+
+
+def _rows(chosen: argparse.Namespace, pool: Sequence[PoolBoot], baseline: str, candidate: str) -> Iterator[Row]:
+    blocks = blocks_of(pool, baseline, candidate)
+    if not blocks:
+        return
+    shifts = {
+        name: float(np.mean([np.log(b.figures[name] / a.figures[name]) for block in blocks for a, b in block]))
+        for name in blocks[0][0][0].figures
+    }
+    for effect, pairs in ASKED:
+        draw = random.Random(chosen.seed)
+        policy = policy_for(effect, pairs)
+        name = f"{baseline} > {candidate}, {100 * effect:g} %"
+        results = [judged(policy, drawn(blocks, draw)) for _ in told(range(chosen.gates), chosen.gates, name)]
+        yield {
+            "gate": f"{baseline} > {candidate}",
+            "asked %": 100 * effect,
+            "repetitions": len(blocks),
+            "worst shift %": round(100 * max(shifts.values()), 3),
+            **Share(sum(verdict is GateVerdict.REGRESSED for verdict, _ in results), len(results)).cells("regressed"),
+            **{
+                kind.value + " %": round(100 * sum(v is kind for v, _ in results) / len(results), 1)
+                for kind in (GateVerdict.PASSED, GateVerdict.UNDECIDED)
+            },
+            "boots": round(2 * float(np.mean([used for _, used in results])), 2),
+        }
+
+
+def deviations(pool: Sequence[PoolBoot]) -> Floats:
+    """Each boot's deviations from what its kernel and its repetition have in common, shape (boots, figures).
+
+    They are widened by the degrees of freedom that these means take.
+    """
+    names = list(pool[0].figures)
+    logs = np.log([[each.figures[name] for name in names] for each in pool])
+    found: list[Floats] = []
+    for kernel in dict.fromkeys(each.kernel for each in pool):
+        mine = logs[[each.kernel == kernel for each in pool]]
+        if len(mine) > 1:
+            found.append((mine - mine.mean(axis=0)) * np.sqrt(len(mine) / (len(mine) - 1)))
+    return np.concatenate(found)
+
+
+def simulate(chosen: argparse.Namespace) -> Report:
+    """Many gates with the pool's deviations, and a loss in half of the figures (reads do not run into the loop)."""
+    seen = deviations(read_pool(chosen.pool))
+    spread = ", ".join(f"{100 * each:.3f}" for each in seen.std(axis=0))
+    report = Report("Simulated gates", {"trials": chosen.trials, "seed": chosen.seed, "deviations %": spread})
+    for shape in chosen.shapes.split(","):
+        for effect, pairs in ASKED:
+            for loss in (0.0, effect):
+                rng = np.random.default_rng(chosen.seed)
+                report.rows.append(_simulated(rng, seen, shape, (effect, pairs), loss=loss, trials=chosen.trials))
+                print(report.rows[-1], file=sys.stderr, flush=True)
+    return report
+
+
+def _simulated(
+    rng: np.random.Generator, seen: Floats, shape: str, asked: tuple[float, int], *, loss: float, trials: int
+) -> Row:
+    effect, pairs = asked
+    figures = seen.shape[1]
+    boots = seen[rng.integers(len(seen), size=(2, trials, pairs))]
+    if shape == "t3":
+        boots = boots * np.sqrt(3 / rng.chisquare(3, (2, trials, pairs, 1)))
+    elif shape == "normal":
+        boots = rng.normal(size=boots.shape) * seen.std(axis=0)
+    boots[1] += np.log1p(loss) * (np.arange(figures) % 2 == 0)
+    policy = policy_for(effect, pairs)
+    rule = gate(ErrorRates(effect, policy.alpha / figures, policy.beta, pairs, policy.least_pairs))
+    # Less is worse there. All figures are tests of one gate, which ends with the first that is regressed.
+    one, two = (-side.transpose(0, 2, 1).reshape(trials * figures, pairs) for side in boots)
+    calls = rule(one, two)
+    regressed, passed, used = (
+        each.reshape(trials, figures) for each in (calls.regressed, calls.not_regressed, calls.boots)
+    )
+    ends = np.where(regressed.any(axis=1), np.where(regressed, used, 2 * pairs).min(axis=1), used.max(axis=1))
+    return {
+        "noise": shape,
+        "asked %": 100 * effect,
+        "loss %": 100 * loss,
+        **Share(int(regressed.any(axis=1).sum()), trials).cells("regressed"),
+        "passed %": round(100 * float(passed.all(axis=1).mean()), 2),
+        "boots": round(float(ends.mean()), 2),
+        "at most 6 boots %": round(100 * float((regressed.any(axis=1) & (ends <= 6)).mean()), 2),
+        "at most 8 boots %": round(100 * float((regressed.any(axis=1) & (ends <= 8)).mean()), 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    planting = commands.add_parser("plant", help="make the kernels' repository from Debian's source")
+    planting.add_argument("source", type=Path)
+    planting.add_argument("tree", type=Path)
+    recording = commands.add_parser("record", help="boot kernels, and add the boots to the pool")
+    recording.add_argument("--pair", nargs=2, required=True, help="two kernels, which may be the same")
+    recording.add_argument("--repeat", type=int, default=4, help="pairs of boots (default: %(default)s)")
+    recording.add_argument("--environment", type=Path, default=PROJECT / "env" / "deterministic.yaml")
+    adding = commands.add_parser("add", help="add the boots of finished or interrupted runs")
+    judging = commands.add_parser("judge", help="gates over the pool's figures")
+    judging.add_argument("--gates", type=int, default=200, help="a row (default: %(default)s)")
+    simulating = commands.add_parser("simulate", help="gates with noise of the pool's kind")
+    simulating.add_argument("--trials", type=int, default=2000, help="gates a row (default: %(default)s)")
+    simulating.add_argument("--shapes", default="bootstrap,t3", help="bootstrap, t3, normal (default: %(default)s)")
+    for each in (recording, adding, judging, simulating):
+        each.add_argument("pool", type=Path)
+        each.add_argument("--seed", type=int, default=1, help="of all randomness (default: %(default)s)")
+    for each in (judging, simulating):
+        each.add_argument("--json", action="store_true", help="JSON instead of a table")
+    adding.add_argument("runs", type=Path, nargs="+")
+    chosen = parser.parse_args()
+    match chosen.command:
+        case "plant":
+            plant(chosen.source.absolute(), chosen.tree.absolute())
+        case "record":
+            record(chosen)
+        case "add":
+            for run in chosen.runs:
+                print(f"{chosen.pool}: {add_run(chosen.pool, run)} boots")
+        case "judge":
+            judge_pool(chosen).show(as_json=chosen.json)
+        case _:
+            simulate(chosen).show(as_json=chosen.json)
+
+
+if __name__ == "__main__":
+    main()
