@@ -14,8 +14,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.model import (
     INSTRUCTIONS,
     KERNEL_INSTRUCTIONS,
-    USER_INSTRUCTIONS,
     MIB,
+    USER_INSTRUCTIONS,
     CrashFacts,
     CrashFate,
     DeviceCounters,

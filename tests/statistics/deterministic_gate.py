@@ -47,7 +47,7 @@ class Comparisons:
 
     def see(self, pair: BootPair) -> str | None:
         """Take one more pair; returns why no more are wanted, or None."""
-        judge = self._judge = self._judge or Judge(self.policy)
+        judge = self._judge = self._judge or Judge(self.policy, guest_time=True)
         reason = judge.see(pair)
         if reason is None and judge.pairs < self.policy.budget_pairs:
             return None

@@ -9,11 +9,13 @@
     python tests/statistics/instruction_gate.py judge pool.json
     python tests/statistics/instruction_gate.py simulate pool.json --trials 2000
 
-`record` boots two kernels in pairs, as a gate does, and adds the boots to the pool: eight figures each. It may be called
-again, with another pair or seed. `judge` draws gates from the pool and asks the gate's own
-judge. As in a gate, both boots of a pair share their seed, and no boot is used twice in a gate. Gates share boots, so
-the stated limits hold for the pool's own boots. `simulate` draws each boot's eight deviations together from those
-measured (with `t3` times a factor with the tails of that distribution) and judges many gates at once.
+`record` boots two kernels in pairs, as a gate does, and adds the boots to the pool. It may be called again, with
+another pair or seed. `judge` draws gates from the pool and asks the gate's own judge. As in a gate, both boots of a
+pair share their seed, and no boot is used twice in a gate. Gates share boots, so the stated limits hold for the pool's
+own boots.
+A kernel against itself is judged again with the asked loss multiplied onto the writes of one side.
+`simulate` draws the deviations of a pair's boots from those measured (with `t3` times a factor with the tails of that
+distribution), all figures of a boot together, and judges many gates at once.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -54,11 +57,12 @@ LAYOUT: Final = "layout"
 ROUNDS: Final = (3, 7, 13, 34, 68)  # 0.05, 0.1, 0.2, 0.5 and 1 % of a write
 # What matters, and the most pairs of boots.
 ASKED: Final = ((0.0005, 10), (0.001, 10), (0.002, 10))
+_LOOP: Final = "loop"
 _SUITE: Final = """[suite]
 title = "eight figures"
 [[suite.workload]]
 operation = ["write", "read", "randwrite", "randread"]
-block_kib = [16, 64]
+block_kib = {blocks}
 size_mib = 32
 """
 
@@ -80,7 +84,7 @@ def plant(source: Path, tree: Path) -> None:
     repository.begin(source)
     [loop] = [number for number, each in enumerate(patches()) if "wait" in each.subject]
     changes = {LAYOUT: [moves("mm/filemap.c"), moves("fs/ext4/balloc.c"), moves("block/bio.c")]}
-    changes |= {f"loop{rounds}": [patches(rounds)[loop]] for rounds in ROUNDS}
+    changes |= {f"{_LOOP}{rounds}": [patches(rounds)[loop]] for rounds in ROUNDS}
     for name, commits in changes.items():
         repository.git("checkout", "--quiet", "--detach", BASE)
         repository.add(list(commits))
@@ -89,6 +93,12 @@ def plant(source: Path, tree: Path) -> None:
 
 def read_pool(file: Path) -> list[PoolBoot]:
     return [PoolBoot(**each) for each in json.loads(file.read_text())] if file.exists() else []
+
+
+def alike(pool: Sequence[PoolBoot]) -> list[PoolBoot]:
+    """The boots with those figures that all have."""
+    common = [name for name in pool[0].figures if all(name in each.figures for each in pool)]
+    return [replace(each, figures={name: each.figures[name] for name in common}) for each in pool]
 
 
 def add_run(pool: Path, run: Path) -> int:
@@ -115,7 +125,7 @@ def record(chosen: argparse.Namespace) -> None:
     results = chosen.pool.parent / f"{chosen.pool.stem}-runs"
     results.mkdir(parents=True, exist_ok=True)
     suite = results / "eight.toml"
-    suite.write_text(_SUITE)
+    suite.write_text(_SUITE.format(blocks=chosen.block_kib))
     options = BenchOptions(
         suite=str(suite), fs="ext4", repeat=chosen.repeat, provision="scratch", results=results, seed=chosen.seed
     )
@@ -170,88 +180,109 @@ def judged(policy: Policy, pairs: Iterator[BootPair]) -> tuple[GateVerdict, int]
 
 
 def judge_pool(chosen: argparse.Namespace) -> Report:
-    """Gates over real figures: every candidate against the base, and the base against itself."""
-    pool = read_pool(chosen.pool)
+    """Gates over real figures, of all kernels that were measured in pairs."""
+    pool = alike(read_pool(chosen.pool))
     kernels = dict.fromkeys(each.kernel for each in pool)
     counts = {name: sum(each.kernel == name for each in pool) for name in kernels}
-    report = Report("Gates over real boots", {**counts, "gates": chosen.gates, "seed": chosen.seed})
-    for candidate in kernels:
-        baseline = candidate if candidate == BASE or BASE not in kernels else BASE
-        for first in {baseline, candidate} if candidate == LAYOUT else {baseline}:
-            second = baseline if first == candidate else candidate
-            report.rows += list(_rows(chosen, pool, first, second))
+    report = Report("Gates over real boots", {**counts, "figures": len(pool[0].figures), "seed": chosen.seed})
+    for baseline, candidate in product(kernels, kernels):
+        blocks = blocks_of(pool, baseline, candidate)
+        # A gate against a kernel is as good as one for it; a kernel with a loop is no baseline.
+        if not blocks or baseline.startswith(_LOOP):
+            continue
+        for asked in ASKED:
+            for planted in (0.0, asked[0]) if baseline == candidate else (0.0,):
+                report.rows.append(_row(chosen, blocks, asked, planted))
     return report
 
 
-def _rows(chosen: argparse.Namespace, pool: Sequence[PoolBoot], baseline: str, candidate: str) -> Iterator[Row]:
-    blocks = blocks_of(pool, baseline, candidate)
-    if not blocks:
-        return
-    shifts = {
-        name: float(np.mean([np.log(b.figures[name] / a.figures[name]) for block in blocks for a, b in block]))
-        for name in blocks[0][0][0].figures
+def _row(
+    chosen: argparse.Namespace, blocks: Sequence[list[tuple[PoolBoot, PoolBoot]]], asked: tuple[float, int], loss: float
+) -> Row:
+    draw = random.Random(chosen.seed)
+    policy = policy_for(*asked)
+    one, other = blocks[0][0]
+    name = f"{one.kernel} > {other.kernel}"
+    planted = [[(a, slower(b, loss)) for a, b in block] for block in blocks]
+    changes = {
+        name: float(np.mean([np.log(b.figures[name] / a.figures[name]) for block in planted for a, b in block]))
+        for name in one.figures
     }
-    for effect, pairs in ASKED:
-        draw = random.Random(chosen.seed)
-        policy = policy_for(effect, pairs)
-        name = f"{baseline} > {candidate}, {100 * effect:g} %"
-        results = [judged(policy, drawn(blocks, draw)) for _ in told(range(chosen.gates), chosen.gates, name)]
-        yield {
-            "gate": f"{baseline} > {candidate}",
-            "asked %": 100 * effect,
-            "repetitions": len(blocks),
-            "worst shift %": round(100 * max(shifts.values()), 3),
-            **Share(sum(verdict is GateVerdict.REGRESSED for verdict, _ in results), len(results)).cells("regressed"),
-            **{
-                kind.value + " %": round(100 * sum(v is kind for v, _ in results) / len(results), 1)
-                for kind in (GateVerdict.PASSED, GateVerdict.UNDECIDED)
-            },
-            "boots": round(2 * float(np.mean([used for _, used in results])), 2),
-        }
+    gates = told(range(chosen.gates), chosen.gates, name)
+    results = [judged(policy, drawn(planted, draw)) for _ in gates]
+    largest = max(changes, key=lambda each: changes[each])
+    return {
+        "gate": name,
+        "asked %": 100 * asked[0],
+        "multiplied %": 100 * loss,
+        "pairs": len(blocks),
+        "largest change": f"{largest.split()[0]} {100 * changes[largest]:+.3f} %",
+        **Share(sum(verdict is GateVerdict.REGRESSED for verdict, _ in results), len(results)).cells("regressed"),
+        **{
+            f"{kind.name.lower()} %": round(100 * sum(verdict is kind for verdict, _ in results) / len(results), 1)
+            for kind in (GateVerdict.PASSED, GateVerdict.UNDECIDED)
+        },
+        "boots": round(2 * float(np.mean([used for _, used in results])), 2),
+    }
 
 
-def deviations(pool: Sequence[PoolBoot]) -> Floats:
-    """Each boot's deviations from what its kernel and its repetition have in common, shape (boots, figures).
+def slower(boot: PoolBoot, loss: float) -> PoolBoot:
+    """The boot with that much more in its writes."""
+    figures = {name: value * (1 + loss * ("write" in name)) for name, value in boot.figures.items()}
+    return replace(boot, figures=figures)
 
-    They are widened by the degrees of freedom that these means take.
+
+def deviations(pool: Sequence[PoolBoot]) -> tuple[Floats, Floats]:
+    """What both boots of a pair share, and how each deviates from it: shapes (pairs, figures), (boots, figures).
+
+    Both are of kernels against themselves. The deviations are widened for the degree of freedom of a pair's mean.
     """
-    names = list(pool[0].figures)
-    logs = np.log([[each.figures[name] for name in names] for each in pool])
-    found: list[Floats] = []
-    for kernel in dict.fromkeys(each.kernel for each in pool):
-        mine = logs[[each.kernel == kernel for each in pool]]
-        if len(mine) > 1:
-            found.append((mine - mine.mean(axis=0)) * np.sqrt(len(mine) / (len(mine) - 1)))
-    return np.concatenate(found)
+    pairs = [block[0] for name in {each.kernel for each in pool} for block in blocks_of(pool, name, name)]
+    logs = np.log([[list(each.figures.values()) for each in pair] for pair in pairs])
+    shared = logs.mean(axis=1)
+    return shared - np.median(shared, axis=0), (np.sqrt(2) * (logs - shared[:, None])).reshape(-1, logs.shape[-1])
 
 
 def simulate(chosen: argparse.Namespace) -> Report:
-    """Many gates with the pool's deviations, and a loss in half of the figures (reads do not run into the loop)."""
-    seen = deviations(read_pool(chosen.pool))
-    spread = ", ".join(f"{100 * each:.3f}" for each in seen.std(axis=0))
-    report = Report("Simulated gates", {"trials": chosen.trials, "seed": chosen.seed, "deviations %": spread})
+    """Many gates with the pool's deviations, and a loss in half of the figures."""
+    pool = alike(read_pool(chosen.pool))
+    shared, own = deviations(pool)
+    settings = {"trials": chosen.trials, "seed": chosen.seed, "boots": len(own)}
+    spreads = zip(pool[0].figures, shared.std(axis=0), own.std(axis=0), strict=True)
+    told_spreads = {f"{n.split()[0]} %": f"{100 * a:.3f} of pairs, {100 * b:.3f} within" for n, a, b in spreads}
+    report = Report("Simulated gates", {**settings, **told_spreads})
     for shape in chosen.shapes.split(","):
         for effect, pairs in ASKED:
             for loss in (0.0, effect):
                 rng = np.random.default_rng(chosen.seed)
-                report.rows.append(_simulated(rng, seen, shape, (effect, pairs), loss=loss, trials=chosen.trials))
+                report.rows.append(
+                    _simulated(rng, (shared, own), shape, (effect, pairs), loss=loss, trials=chosen.trials)
+                )
                 print(report.rows[-1], file=sys.stderr, flush=True)
     return report
 
 
 def _simulated(
-    rng: np.random.Generator, seen: Floats, shape: str, asked: tuple[float, int], *, loss: float, trials: int
+    rng: np.random.Generator,
+    seen: tuple[Floats, Floats],
+    shape: str,
+    asked: tuple[float, int],
+    *,
+    loss: float,
+    trials: int,
 ) -> Row:
     effect, pairs = asked
-    figures = seen.shape[1]
-    boots = seen[rng.integers(len(seen), size=(2, trials, pairs))]
+    shared, own = seen
+    figures = own.shape[1]
+    boots = own[rng.integers(len(own), size=(2, trials, pairs))]
     if shape == "t3":
         boots = boots * np.sqrt(3 / rng.chisquare(3, (2, trials, pairs, 1)))
     elif shape == "normal":
-        boots = rng.normal(size=boots.shape) * seen.std(axis=0)
+        boots = rng.normal(size=boots.shape) * own.std(axis=0)
+    boots = boots + shared[rng.integers(len(shared), size=(trials, pairs))]
     boots[1] += np.log1p(loss) * (np.arange(figures) % 2 == 0)
     policy = policy_for(effect, pairs)
-    rule = gate(ErrorRates(effect, policy.alpha / figures, policy.beta, pairs, policy.least_pairs))
+    rule = gate(ErrorRates(effect, policy.alpha / figures, policy.beta, pairs, policy.least_pairs), seeded=True)
     # Less is worse there. All figures are tests of one gate, which ends with the first that is regressed.
     one, two = (-side.transpose(0, 2, 1).reshape(trials * figures, pairs) for side in boots)
     calls = rule(one, two)
@@ -280,6 +311,7 @@ def main() -> None:
     recording = commands.add_parser("record", help="boot kernels, and add the boots to the pool")
     recording.add_argument("--pair", nargs=2, required=True, help="two kernels, which may be the same")
     recording.add_argument("--repeat", type=int, default=4, help="pairs of boots (default: %(default)s)")
+    recording.add_argument("--block-kib", type=int, nargs="+", default=[16, 64], help="four figures each")
     recording.add_argument("--environment", type=Path, default=PROJECT / "env" / "deterministic.yaml")
     adding = commands.add_parser("add", help="add the boots of finished or interrupted runs")
     judging = commands.add_parser("judge", help="gates over the pool's figures")

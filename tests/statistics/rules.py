@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +15,7 @@ from scipy import stats
 
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.comparison import Comparison, compare
-from fsjoule.statistics.evidence import Hypotheses, KnownNoise, evidence
+from fsjoule.statistics.evidence import Evidence, Hypotheses, KnownNoise, evidence
 from fsjoule.statistics.gate import ErrorRates, smallest_loss
 from fsjoule.statistics.outcome import Outcome
 
@@ -44,13 +46,14 @@ class Rule(Protocol):
     def __call__(self, baseline: Floats, candidate: Floats) -> Calls: ...
 
 
-def gate(rates: ErrorRates, known: KnownNoise | None = None) -> Rule:
+def gate(rates: ErrorRates, known: KnownNoise | None = None, *, seeded: bool = False) -> Rule:
     """The sequential test of `fsjoule gate`, many trials at once; the stepper asks the same function."""
     hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=True))
+    asked = partial(evidence, hypotheses=hypotheses, known=known, seeded=seeded)
 
     def stops(baseline: Floats, candidate: Floats) -> list[Stops]:
         parts = range(0, len(baseline), _CHUNK)
-        return [_stops(baseline[i : i + _CHUNK], candidate[i : i + _CHUNK], rates, hypotheses, known) for i in parts]
+        return [_stops(baseline[i : i + _CHUNK], candidate[i : i + _CHUNK], rates, asked) for i in parts]
 
     def judge(baseline: Floats, candidate: Floats) -> Calls:
         early = min(_EARLY_PAIRS, rates.budget_pairs)
@@ -67,9 +70,9 @@ def gate(rates: ErrorRates, known: KnownNoise | None = None) -> Rule:
 
 
 def _stops(
-    baseline: Floats, candidate: Floats, rates: ErrorRates, hypotheses: Hypotheses, known: KnownNoise | None
+    baseline: Floats, candidate: Floats, rates: ErrorRates, asked: Callable[[Floats, Floats], Evidence]
 ) -> Stops:
-    found = evidence(baseline, candidate, hypotheses, known)
+    found = asked(baseline, candidate)
     pairs = baseline.shape[1]
     regressed = _first(found.regressed >= -math.log(rates.alpha), rates.least_pairs)
     not_regressed = _first(found.not_regressed >= -math.log(rates.beta), rates.least_pairs)

@@ -24,7 +24,7 @@ from fsjoule.bench.profiles import parse_symbols
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
-from fsjoule.model import INSTRUCTIONS, Profile, Symbols
+from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS, Profile, Symbols
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.ports import CommandResult
 from fsjoule.runs.options import BenchOptions
@@ -73,6 +73,9 @@ def test_a_window_is_read_as_the_probe_wrote_it() -> None:
     # Two accesses found no memory and were repeated: their instructions are counted twice.
     assert profile.repeated == 2
     assert profile.sum_ns - profile.repeated * profile.instruction_ns == profile.busy_ns
+    assert profile.counts == {INSTRUCTIONS: 10}
+    apart = read_profile(written(busy_ns=40, of_programs=3))
+    assert apart.counts == {INSTRUCTIONS: 10, USER_INSTRUCTIONS: 3, KERNEL_INSTRUCTIONS: 7}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def gate_measured(
     if same and not allow_same:
         ended = "both kernels are the same, byte for byte; nothing was measured"
         return Gated(GateVerdict.IDENTICAL, *named_sides, policy, ended, command=command)
-    judge = Judge(policy, _known_noise(history, choice, policy))
+    judge = Judge(policy, _known_noise(history, choice, policy), environment.profile.guest_time)
 
     def enough(pair: BootPair) -> str | None:
         nonlocal ended

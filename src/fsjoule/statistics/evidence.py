@@ -6,7 +6,9 @@ stalls, and its figure is then spread so widely that it says almost nothing (Tuk
 Math. Statist. 36, 1965, 1753-1758, says why a sequential test needs it).
 
 Each block of three pairs has its own level, so that drift from block to block cancels. The level is integrated out with
-a flat prior, s by a sum over a grid.
+a flat prior, s by a sum over a grid. Boots in guest time share the seed of their pair, and with it the layout of files,
+which moves some figures by hundreds of times their noise: there a block's pairs have levels of their own as well, with
+probability 1/2.
 
 L(e) is the likelihood of all boots so far. Two quantities are followed:
 
@@ -44,6 +46,8 @@ _MOST_DEGREES: Final = 4.0
 # speaks against both: with steps of a factor 2, a loss of 2.8 % was undecided where one of 4 % was found.
 _LARGEST: Final = math.log(8)
 _STEP: Final = 1.15
+# Levels of pairs are anywhere within so much, as logarithms: of reads they lay 2 % apart.
+_LEVELS: Final = 0.3
 # Terms of likelihoods that are summed at once: what fits into the processor's cache.
 _TERMS: Final = 2**15
 # The logarithm of a term that adds nothing to the largest. Much less would be a denormal number, which takes long.
@@ -96,9 +100,12 @@ def evidence(
     hypotheses: Hypotheses,
     known: KnownNoise | None = None,
     *,
+    seeded: bool = False,
     last_only: bool = False,
 ) -> Evidence:
     """The evidence after each pair, or with `last_only` after the last one alone: shape (..., 1).
+
+    With `seeded` the boots of a pair share their seed, and no boot drifts.
 
     Both arrays have the shape (..., pairs): logarithms, less is worse, in the order of time. The leading axes can hold
     any number of trials.
@@ -113,7 +120,7 @@ def evidence(
         if last_only and pair not in (start + BLOCK_PAIRS - 1, last):
             continue
         block = slice(start, pair + 1)
-        likelihood = done + _log_likelihood(baseline[..., block], candidate[..., block], effects)
+        likelihood = done + _of_block(baseline[..., block], candidate[..., block], effects, seeded=seeded)
         if pair + 1 == start + BLOCK_PAIRS:
             done = likelihood
         if pair == last or not last_only:
@@ -123,7 +130,13 @@ def evidence(
 
 
 def effect_bounds(
-    baseline: Floats, candidate: Floats, hypotheses: Hypotheses, known: KnownNoise | None = None, *, confidence: float
+    baseline: Floats,
+    candidate: Floats,
+    hypotheses: Hypotheses,
+    known: KnownNoise | None = None,
+    *,
+    confidence: float,
+    seeded: bool = False,
 ) -> tuple[float, float]:
     """Bounds of the effect that hold at any number of pairs, so also when somebody stops.
 
@@ -140,7 +153,7 @@ def effect_bounds(
     joint = np.zeros((len(effects), len(_SIGMAS)))
     for start in range(0, len(baseline), BLOCK_PAIRS):
         block = slice(start, start + BLOCK_PAIRS)
-        joint = joint + _log_likelihood(baseline[block], candidate[block], effects)
+        joint = joint + _of_block(baseline[block], candidate[block], effects, seeded=seeded)
     per_effect = logsumexp(joint + _sigma_prior(known), axis=-1)
     named = np.concatenate([hypotheses.loss_weights, hypotheses.gain_weights]) - math.log(4)
     weights = np.concatenate([named, np.full(len(_EFFECTS), -math.log(2 * len(_EFFECTS)))])
@@ -162,6 +175,19 @@ def _weigh(joint: Floats, hypotheses: Hypotheses) -> tuple[Floats, Floats, Float
     not_regressed = logsumexp(gains + hypotheses.gain_weights, axis=-1) - losses.max(axis=-1)
     posterior = np.exp(joint - logsumexp(joint, axis=(-2, -1), keepdims=True)).sum(axis=-2)
     return regressed, not_regressed, np.exp(posterior @ np.log(_SIGMAS))
+
+
+def _of_block(baseline: Floats, candidate: Floats, effects: Floats, *, seeded: bool) -> Floats:
+    """Logarithm of a block's likelihood, with one level, or as well with one for each pair, if it has several."""
+    common = _log_likelihood(baseline, candidate, effects)
+    pairs = baseline.shape[-1]
+    if not seeded or pairs == 1:
+        return common
+    # Each further level has a density of its own.
+    apart = (pairs - 1) * math.log(math.sqrt(2 * math.pi) / _LEVELS)
+    for pair in range(pairs):
+        apart = apart + _log_likelihood(baseline[..., pair : pair + 1], candidate[..., pair : pair + 1], effects)
+    return np.logaddexp(common, apart) - math.log(2)
 
 
 def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Floats:

@@ -65,10 +65,16 @@ class SequentialState:
 
 
 class SequentialTest:
-    """Takes interleaved pairs of boots, not chosen by their figures, and says whether it needs more."""
+    """Takes interleaved pairs of boots, not chosen by their figures, and says whether it needs more.
 
-    def __init__(self, rates: ErrorRates, *, more_is_better: bool, known: KnownNoise | None = None) -> None:
+    With `seeded` the boots of a pair share their seed, on a board in guest time.
+    """
+
+    def __init__(
+        self, rates: ErrorRates, *, more_is_better: bool, known: KnownNoise | None = None, seeded: bool = False
+    ) -> None:
         self._rates = rates
+        self._seeded = seeded
         self._sign = 1.0 if more_is_better else -1.0
         self._known_noise = known
         self._hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=more_is_better))
@@ -110,7 +116,9 @@ class SequentialTest:
         if not self._baseline:
             return None
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
-        bounds = effect_bounds(baseline, candidate, self._hypotheses, self._known_noise, confidence=confidence)
+        bounds = effect_bounds(
+            *(baseline, candidate, self._hypotheses, self._known_noise), confidence=confidence, seeded=self._seeded
+        )
         low, high = sorted(math.exp(self._sign * bound) for bound in bounds)
         return Interval(low, high)
 
@@ -143,7 +151,8 @@ class SequentialTest:
         )
 
     def _towards(self, baseline: Floats, candidate: Floats) -> tuple[float, float, float]:
-        found = evidence(baseline, candidate, self._hypotheses, self._known_noise, last_only=True)
+        known, seeded = self._known_noise, self._seeded
+        found = evidence(baseline, candidate, self._hypotheses, known, seeded=seeded, last_only=True)
         regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
         return regressed, float(found.not_regressed[-1]) / -math.log(self._rates.beta), float(found.relative_noise[-1])
 
@@ -174,6 +183,8 @@ class Gate(Generic[K]):
         policy: Policy,
         tests: Sequence[tuple[K, Metric]],
         known_noise: Mapping[tuple[K, Metric], KnownNoise] | None = None,
+        *,
+        seeded: bool = False,
     ) -> None:
         if not tests:
             raise ValueError("a gate without a single test would let everything pass")
@@ -189,6 +200,7 @@ class Gate(Generic[K]):
                 ),
                 more_is_better=metric.more_is_better,
                 known=given.get((series, metric)),
+                seeded=seeded,
             )
             for series, metric in tests
         }

@@ -160,7 +160,7 @@ class Judge:
                     f"no workload has {metrics}: there is nothing to test",
                     hint="choose another suite, or other metrics in the policy",
                 )
-            self._gate = Gate(self.policy, list(self._seen), self.known_noise)
+            self._gate = Gate(self.policy, list(self._seen), self.known_noise, seeded=self.guest_time)
         for pair in self._waiting:
             self._gate.add(pair.figures, pair.steps)
         self._waiting = []

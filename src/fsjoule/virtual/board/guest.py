@@ -214,7 +214,7 @@ class Guest:
             mailbox=second_card,
             environment=environment,
             seed=self.seed,
-            counter=self._config.probe,
+            counter=Path(str(self._config.probe).rpartition(":")[2]),  # as LD_PRELOAD it may stand behind others
             by_address=self._profiled,
             written=self.supply.written,
         )
