@@ -221,6 +221,23 @@ def test_a_loss_between_two_of_the_grid_is_found_as_well(noise: float) -> None:
         assert found.not_regressed.all(), gain
 
 
+def test_pairs_with_levels_of_their_own_hide_nothing_where_seeds_are_shared() -> None:
+    """As boots in guest time: reads 1 % apart by their seed, and 0.02 % within a pair."""
+    rates = ErrorRates(smallest_effect=0.002, alpha=0.01 / 8, budget_pairs=5, least_pairs=2)
+    levels = (0.0, 0.01, 0.011, 0.0, 0.01)
+    within = ((1e-4, -2e-4), (-1e-4, 1e-4), (2e-4, 0.0), (0.0, 1e-4), (-2e-4, 1e-4))
+    for loss, decision in ((0.0, Outcome.NOT_REGRESSED), (0.002, Outcome.REGRESSED)):
+        found: list[Outcome] = []
+        for seeded in (False, True):
+            test = SequentialTest(rates, more_is_better=False, seeded=seeded)
+            for level, (one, other) in zip(levels, within, strict=True):
+                test.add(math.exp(level + one), math.exp(level + other) * (1 + loss))
+            found.append(test.state.decision)
+        assert found[1] is decision
+        assert test.state.pairs <= 4
+        assert found[0] in (Outcome.UNDECIDED, decision)
+
+
 def test_a_tenth_of_a_percent_is_found_where_the_noise_is_that_of_instructions() -> None:
     rule = gate(ErrorRates(smallest_effect=0.001, alpha=0.01 / 8, budget_pairs=8, least_pairs=2))
     found = rule(*trials(np.random.default_rng(8), Scenario(0.0001), 20, 8, loss=0.001))

@@ -18,7 +18,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Series, what_differs
 from fsjoule.store.index.catalogue import COLUMNS, series_of, series_row
 from fsjoule.store.index.columns import COLUMNS as FIGURE_COLUMNS
-from fsjoule.store.index.columns import figure_columns, figures_of
+from fsjoule.store.index.columns import UNCERTAINTY_COLUMNS, figure_columns, figures_of
 from fsjoule.store.points import points_of
 from fsjoule.store.reader import LoadedRun
 
@@ -156,6 +156,7 @@ def test_every_metric_has_its_columns_and_no_figure_is_made_up() -> None:
         assert {name for name, value in silent.items() if value is not None} <= {
             FIGURE_COLUMNS[Metric.THROUGHPUT],
             FIGURE_COLUMNS[Metric.IOPS],
+            *(UNCERTAINTY_COLUMNS[each] for each in (Metric.THROUGHPUT, Metric.IOPS)),
             FIGURE_COLUMNS[Metric.CPU],
             FIGURE_COLUMNS[Metric.WRITE_AMPLIFICATION],
             FIGURE_COLUMNS[Metric.P99_LATENCY],
