@@ -55,8 +55,6 @@ PROJECT: Final = Path(__file__).parents[2]
 BASE: Final = "base"
 LAYOUT: Final = "layout"
 ROUNDS: Final = (3, 7, 13, 34, 68)  # 0.05, 0.1, 0.2, 0.5 and 1 % of a write
-# What matters, and the most pairs of boots.
-ASKED: Final = ((0.0005, 10), (0.001, 10), (0.002, 10))
 _LOOP: Final = "loop"
 _SUITE: Final = """[suite]
 title = "eight figures"
@@ -190,17 +188,17 @@ def judge_pool(chosen: argparse.Namespace) -> Report:
         # A gate against a kernel is as good as one for it; a kernel with a loop is no baseline.
         if not blocks or baseline.startswith(_LOOP):
             continue
-        for asked in ASKED:
-            for planted in (0.0, asked[0]) if baseline == candidate else (0.0,):
-                report.rows.append(_row(chosen, blocks, asked, planted))
+        for effect in chosen.asked:
+            for planted in (0.0, effect) if baseline == candidate else (0.0,):
+                report.rows.append(_row(chosen, blocks, effect, planted))
     return report
 
 
 def _row(
-    chosen: argparse.Namespace, blocks: Sequence[list[tuple[PoolBoot, PoolBoot]]], asked: tuple[float, int], loss: float
+    chosen: argparse.Namespace, blocks: Sequence[list[tuple[PoolBoot, PoolBoot]]], effect: float, loss: float
 ) -> Row:
     draw = random.Random(chosen.seed)
-    policy = policy_for(*asked)
+    policy = policy_for(effect, chosen.pairs)
     one, other = blocks[0][0]
     name = f"{one.kernel} > {other.kernel}"
     planted = [[(a, slower(b, loss)) for a, b in block] for block in blocks]
@@ -213,8 +211,8 @@ def _row(
     largest = max(changes, key=lambda each: changes[each])
     return {
         "gate": name,
-        "asked %": 100 * asked[0],
-        "multiplied %": 100 * loss,
+        "asked %": round(100 * effect, 3),
+        "multiplied %": round(100 * loss, 3),
         "pairs": len(blocks),
         "largest change": f"{largest.split()[0]} {100 * changes[largest]:+.3f} %",
         **Share(sum(verdict is GateVerdict.REGRESSED for verdict, _ in results), len(results)).cells("regressed"),
@@ -252,11 +250,11 @@ def simulate(chosen: argparse.Namespace) -> Report:
     told_spreads = {f"{n.split()[0]} %": f"{100 * a:.3f} of pairs, {100 * b:.3f} within" for n, a, b in spreads}
     report = Report("Simulated gates", {**settings, **told_spreads})
     for shape in chosen.shapes.split(","):
-        for effect, pairs in ASKED:
+        for effect in chosen.asked:
             for loss in (0.0, effect):
                 rng = np.random.default_rng(chosen.seed)
                 report.rows.append(
-                    _simulated(rng, (shared, own), shape, (effect, pairs), loss=loss, trials=chosen.trials)
+                    _simulated(rng, (shared, own), shape, (effect, chosen.pairs), loss=loss, trials=chosen.trials)
                 )
                 print(report.rows[-1], file=sys.stderr, flush=True)
     return report
@@ -292,14 +290,18 @@ def _simulated(
     ends = np.where(regressed.any(axis=1), np.where(regressed, used, 2 * pairs).min(axis=1), used.max(axis=1))
     return {
         "noise": shape,
-        "asked %": 100 * effect,
-        "loss %": 100 * loss,
+        "asked %": round(100 * effect, 3),
+        "loss %": round(100 * loss, 3),
         **Share(int(regressed.any(axis=1).sum()), trials).cells("regressed"),
         "passed %": round(100 * float(passed.all(axis=1).mean()), 2),
         "boots": round(float(ends.mean()), 2),
         "at most 6 boots %": round(100 * float((regressed.any(axis=1) & (ends <= 6)).mean()), 2),
         "at most 8 boots %": round(100 * float((regressed.any(axis=1) & (ends <= 8)).mean()), 2),
     }
+
+
+def _shares(text: str) -> list[float]:
+    return [float(each) / 100 for each in text.split(",")]
 
 
 def main() -> None:
@@ -323,6 +325,8 @@ def main() -> None:
         each.add_argument("pool", type=Path)
         each.add_argument("--seed", type=int, default=1, help="of all randomness (default: %(default)s)")
     for each in (judging, simulating):
+        each.add_argument("--asked", type=_shares, default=[0.0005, 0.001, 0.002], help="what matters, in per cent")
+        each.add_argument("--pairs", type=int, default=10, help="of boots, at most (default: %(default)s)")
         each.add_argument("--json", action="store_true", help="JSON instead of a table")
     adding.add_argument("runs", type=Path, nargs="+")
     chosen = parser.parse_args()
