@@ -94,7 +94,13 @@ _SHAPE = {
     "randread": (7.0, 0.07),
     "randwrite": (4.0, 0.08),
 }
-_TIMED_S: dict[str, float] = {TimedKind.MKFS: 0.9, TimedKind.MOUNT: 0.08, TimedKind.UMOUNT: 0.11, TimedKind.BOOT: 9.5}
+_TIMED_S: dict[str, float] = {
+    TimedKind.MKFS: 0.9,
+    TimedKind.MOUNT: 0.08,
+    TimedKind.UMOUNT: 0.11,
+    TimedKind.BOOT: 9.5,
+    TimedKind.POWER_ON: 9.5,
+}
 _IDLE_W = 1.10
 
 

@@ -10,10 +10,11 @@ import pytest
 from results_factory import make_run
 from rivals import MKFS, READ, WRITE, rivals
 
-from fsjoule.model import Fault, Measurement, Run, RunStatus
+from fsjoule.model import Fault, Measurement, Run, RunStatus, TimedWorkload
 from fsjoule.report.answer import UNDECIDED, RunAnswer, answer, answer_document
 from fsjoule.report.page import ended_text, render_page
 from fsjoule.report.summary import summarise
+from fsjoule.suites import suite
 from fsjoule.verdicts.filesystems import contests
 
 RUN = make_run(filesystems=("ext4",), repeat=1).run
@@ -119,6 +120,30 @@ def test_many_filesystems_keep_the_cell_short() -> None:
 def test_without_two_filesystems_the_headline_says_so(measurements: list[Measurement], headline: str) -> None:
     found = answered(measurements)
     assert (found.headline, found.lines) == (headline, ())
+
+
+def test_a_boot_from_power_on_says_what_it_takes_and_where() -> None:
+    whole, *parts = (each for each in suite("power-on").workloads if isinstance(each, TimedWorkload))
+    [boot] = rivals({"ext4": 1.0}, boots=1, workloads=(whole,))
+    energy = boot.energy
+    assert energy is not None
+    shares = {"power": None, "spl": 0.001, "u-boot": 0.6, "kernel": 0.3, "init": 0.099}
+    segments = [
+        replace(
+            boot,
+            workload=part,
+            number=number,
+            series=replace(boot.series, workload=part.identity),
+            duration_s=None if share is None else 1.0,
+            energy=None if share is None else replace(energy, gross_mj=replace(energy.gross_mj, value=share * 25_000)),
+        )
+        for number, (part, share) in enumerate(zip(parts, shares.values(), strict=True), boot.number + 1)
+    ]
+    assert [part.segment for part in parts] == list(shares)
+    boot = replace(boot, duration_s=24.21, energy=replace(energy, gross_mj=replace(energy.gross_mj, value=25_000.0)))
+    found = answered([boot, *segments])
+    said = "24.2 s and 25 J from power-on to ready; most joules: u-boot 60 %, kernel 30 %, init 10 %."
+    assert (found.headline, len(found.tiles)) == (said, 5)
 
 
 def test_a_single_filesystem_shows_its_figures_in_the_tiles() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.model import BlockWorkload, FioWorkload, Workload
+from fsjoule.model import BlockWorkload, FioWorkload, TimedWorkload, Workload
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.report.crash import crash_headline
@@ -86,7 +86,7 @@ class RunAnswer:
 def answer(summary: Summary, contests: Sequence[Contest]) -> RunAnswer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        told = crash_headline(summary.crashes) or _states(summary) or _nothing(summary)
+        told = crash_headline(summary.crashes) or _states(summary) or _boots(summary) or _nothing(summary)
         headline = f"{told}{'' if summary.crashes else _compare(summary)}"
         return RunAnswer(headline, tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
@@ -182,6 +182,30 @@ def _states(summary: Summary) -> str:
     )
 
 
+def _boots(summary: Summary) -> str:
+    """`24.2 s and 32.0 J from power-on to ready; most joules: u-boot 58 %`, if nothing but whole boots was measured."""
+    rows = [(row, row.workload) for row in summary.timed if isinstance(row.workload, TimedWorkload)]
+    if summary.fio or len(rows) < len(summary.timed) or not all(workload.rules for _, workload in rows):
+        return ""
+    told: list[str] = []
+    for whole, workload in rows:
+        seconds, energy = (whole.figures.get(each) for each in (Metric.DURATION, Metric.OPERATION_ENERGY))
+        if workload.segment or seconds is None or energy is None:
+            continue
+        parts = {
+            part.segment: row.figures[Metric.OPERATION_ENERGY].mean / energy.mean
+            for row, part in rows
+            if part.segment and (row.label, row.kernel) == (whole.label, whole.kernel)
+            if Metric.OPERATION_ENERGY in row.figures
+        }
+        most = sorted(parts.items(), key=lambda part: -part[1])[:_NAMED]
+        name = f"{whole.kernel}: " if summary.several_kernels else ""
+        shares = "; most joules: " + ", ".join(f"{each} {100 * share:.0f} %" for each, share in most) if most else ""
+        end = workload.rules[-1].name
+        told.append(f"{name}{seconds.mean:.3g} s and {energy.mean / 1000:.3g} J from power-on to {end}{shares}.")
+    return " ".join(told)
+
+
 def _nothing(summary: Summary) -> str:
     rows = (*summary.fio, *summary.timed)
     blocks = bool(rows) and all(isinstance(row.workload, BlockWorkload) for row in rows)
@@ -243,7 +267,7 @@ def _figures(summary: Summary) -> tuple[OperationAnswer, ...]:
         )
         for row in rows
     ]
-    return tuple(lines[:_MOST_TILES])
+    return tuple([line for line in lines if line.speed or line.energy][:_MOST_TILES])
 
 
 def _cell(figure: Figure | None) -> Cell:

@@ -61,6 +61,7 @@ class _MeasurementEntry:
     charts: tuple[Markup, ...]
     legend: tuple[Fact, ...]
     problem: str
+    segments: bool = False
 
 
 def render_page(
@@ -152,6 +153,12 @@ def render_page(
             [chart for _, charts in timed_charts(summary) for chart in charts] if suite is None else []
         ),
         groups=groups,
+        # One boot of each kernel: the first that was cut into segments.
+        boots=[
+            (row, next(each for each in entries if each.segments))
+            for row, entries in groups
+            if any(e.segments for e in entries)
+        ],
         facts=run_facts(run),
         command=command_text(run),
         seconds_text=seconds_text,
@@ -216,6 +223,7 @@ def _entry(
         tuple(charts),
         (*legend, ("range", "least to greatest sample")),
         problem,
+        bool(segments and charts),
     )
 
 
