@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
+from results_factory import make_measurement
 
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, LabError, PlaceLostError
-from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
+from fsjoule.model import KernelFacts, KernelOrigin, Measurement, Plan, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
 from fsjoule.runs.options import BenchOptions
-from fsjoule.runs.pairs import BootPair, run_pairs
+from fsjoule.runs.pairs import BootPair, _left_out, run_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Planning, plan_entries, repetition_seed, suite
@@ -92,6 +93,21 @@ def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
     by_boot = [set(seeds[i : i + 4]) for i in range(0, len(seeds), 4)]
     assert by_boot == [{f"--randseed={repetition_seed(SEED, 1 + boot // 2)}"} for boot in range(8)]
     assert len({repetition_seed(SEED, r) for r in range(1, 100)}) == 99
+
+
+def test_a_segment_that_neither_boot_has_is_not_tested() -> None:
+    def measured(*, segment: bool, has: bool) -> list[Measurement]:
+        entry = next(each for each in bench_of(board_with()).plan.entries if each.workload.slug == "mkfs")
+        made, _ = make_measurement(entry)
+        series = replace(made.series, workload="power-on-mkfs 1f" if segment else "mkfs")
+        return [replace(made, series=series) if has else replace(made, series=series, duration_s=None, energy=None)]
+
+    absent = measured(segment=True, has=False)
+    [left_out] = _left_out({Turn.BASELINE: absent, Turn.CANDIDATE: absent})
+    assert left_out.series.workload == "power-on-mkfs 1f"
+    assert not _left_out({Turn.BASELINE: absent, Turn.CANDIDATE: measured(segment=True, has=True)})
+    lacking = measured(segment=False, has=False)
+    assert not _left_out({Turn.BASELINE: lacking, Turn.CANDIDATE: lacking})
 
 
 def test_each_pair_has_both_figures_of_every_test() -> None:

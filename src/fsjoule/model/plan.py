@@ -103,6 +103,11 @@ class SeriesKey:
         booted = self.workload == TimedKind.BOOT or self.workload.startswith(TimedKind.POWER_ON)
         return self.provision is Provision.ROOT or booted
 
+    @property
+    def is_segment(self) -> bool:
+        """Whether it is a part of a boot from power-on. A board need not have each."""
+        return self.workload.startswith(f"{TimedKind.POWER_ON}-")
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -110,7 +110,9 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
                     hint=fault.hint,
                 ) from fault
         steps = steps_by_test(chain.from_iterable(measured.values()))
-        reason = enough(BootPair(number, _paired(measured), series, tuple(faults), _warned(measured), steps))
+        none = _left_out(measured)
+        figures = {test: each for test, each in _paired(measured).items() if test[0] not in none}
+        reason = enough(BootPair(number, figures, series - len(none), tuple(faults), _warned(measured), steps))
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"
@@ -136,6 +138,21 @@ def _paired(measured: Mapping[Turn, Sequence[Measurement]]) -> dict[Test, tuple[
     """Each test's figures on both sides, for all tests that either side has."""
     baseline, candidate = (figures_by_test(measured[side]) for side in Turn)
     return {test: (baseline.get(test), candidate.get(test)) for test in {**baseline, **candidate}}
+
+
+def _left_out(measured: Mapping[Turn, Sequence[Measurement]]) -> set[Series]:
+    """The segments from power-on that neither boot has."""
+
+    def empty(side: Turn) -> set[Series]:
+        return {
+            Series(each.series, each.simulated)
+            for each in measured[side]
+            if each.series.is_segment
+            and each.valid
+            and all(figure_of(each, metric) is None for metric in metrics_of(each.workload))
+        }
+
+    return empty(Turn.BASELINE) & empty(Turn.CANDIDATE)
 
 
 def _warned(measured: Mapping[Turn, Sequence[Measurement]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -139,7 +139,12 @@ Slotted = Mapping[_Slot, Mapping[Series, Sequence[Point]]]
 
 
 def _measured(side: Side) -> list[Series]:
-    return [series for series, group in side.points.items() if any(point.valid for point in group)]
+    """The series of a side, without segments from power-on that its boots do not have."""
+    return [
+        series
+        for series, group in side.points.items()
+        if any(point.valid and (point.figures or not series.series.is_segment) for point in group)
+    ]
 
 
 def _check_interleaved(baseline: Side, candidate: Side, both: Sequence[Mapping[Series, Sequence[Point]]]) -> None:
