@@ -122,7 +122,7 @@ def test_a_suite_completes_and_its_figures_are_those_of_the_run_folder(place: Pl
     assert told["bench"]["result"] == "pass"
     figures = {name: each for name, each in told.items() if "set" in each}
     expected = dict(pair for each in run.measurements for pair in figures_of(each))
-    assert len(expected) == 13
+    assert len(expected) == 17
     assert {name: (float(each["measurement"]), each.get("units", "")) for name, each in figures.items()} == expected
     assert {each["set"] for each in figures.values()} == {"quick-simulated"}
     assert place.state() == (None, "off")
