@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,9 @@ from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS, 
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.ports import CommandResult
 from fsjoule.runs.options import BenchOptions
+from fsjoule.runs.parallel.messages import BootTask
+from fsjoule.runs.parallel.processes import Link
+from fsjoule.runs.parallel.worker import BootStore, make_boot
 from fsjoule.runs.request import check_profiled, choose
 from fsjoule.store.profiles import (
     PROFILE_FILE,
@@ -219,6 +223,17 @@ def test_a_measurement_keeps_its_profile_and_the_run_the_symbols_of_each_boot() 
     bench.finish(expected=2)
     assert set(store.kept) == {symbols_file(1), symbols_file(2)}
     assert "stext" in decode_symbols(store.kept[symbols_file(2)], PATH).names
+
+
+def test_one_of_several_boards_hands_over_the_symbols_of_its_boot() -> None:
+    bench, _, _ = profiled(board_with(KALLSYMS), profile_of({0xC0100004: 7}))
+    store = BootStore(bench.run, lambda _measured: None)
+    bench = replace(bench, store=store)
+    here, there = Pipe()
+    with here, there:
+        done = make_boot(bench, BootTask(1, bench.run, (entry(bench, "boot"),)), store, Link(here))
+    assert done.fault is None
+    assert [name for name, _ in done.kept] == [symbols_file(1)]
 
 
 def test_without_a_profiler_a_board_is_asked_for_nothing_more() -> None:

@@ -159,7 +159,8 @@ def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -
         with also(error, "sending what is known of the boot"):
             link.send(_done(boot, store, LabError("the board's process was ended")))
         raise
-    bench.finish(None if fault is None else fault.what)
+    # The plan is the whole run's. An end before its time would not ask the board for the symbols of its profiles.
+    bench.finish(None if fault is None else fault.what, expected=len(bench.results))
     return _done(boot, store, fault)
 
 
