@@ -112,6 +112,7 @@ class Boots:
     phases: Phases
     count: int
     sampled: bool = False
+    traced: bool = False
     entries: Sequence[Planned] = ()
     off_w: float | None = field(default=None, init=False)
     current: CurrentBoot | None = field(default=None, init=False)
@@ -186,6 +187,7 @@ class Boots:
             seed=seed,
             phases=self.phases,
             sampled=self.sampled,
+            traced=self.traced,
             images=self._images,
         )
 

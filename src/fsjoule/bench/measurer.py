@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 from fsjoule.bench import board_state, data_image, fio, kernel_log
 from fsjoule.bench.aged import SECTOR_BYTES, AgedImages, Ageing, Place
 from fsjoule.bench.emmc import Emmcs
+from fsjoule.bench.events import attach_events, begin_events
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.media import counter_files
@@ -145,8 +146,9 @@ def recorded(meter: Meter, rest: Callable[[float], None]) -> Generator[MeterTrac
 class Measurer:
     """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card).
 
-    With `sampled` perf takes samples of the work instead of the meter. `boot_log` has what the kernel has said of
-    itself in this boot; `damaged` says that one of the measurements was too much for it.
+    With `sampled` perf takes samples of the work instead of the meter, with `traced` the kernel's events are kept.
+    `boot_log` has what the kernel has said of itself in this boot; `damaged` says that one of the measurements was too
+    much for it.
     """
 
     shell: Shell
@@ -156,6 +158,7 @@ class Measurer:
     seed: int
     phases: Phases
     sampled: bool = False
+    traced: bool = False
     images: AgedImages | None = None
     scratch: Scratch = field(init=False)
     ageing: Ageing = field(init=False)
@@ -241,7 +244,9 @@ class Measurer:
         self.scratch.purge = purge
         self.scratch.set_up(layers, scratch, disk)
         self._stale = False
-        scripts = onboard.scripts(mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled)
+        scripts = onboard.scripts(
+            mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled, traced=self.traced
+        )
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
@@ -554,6 +559,8 @@ class Measurer:
     ) -> tuple[WorkFacts, CommandResult, list[bytes]]:
         """The evidence of a program's run, its end, and the contents of the files that it is to leave (`read`)."""
         recording = MeterTrace()
+        if self.traced:
+            begin_events(self.shell)
         if self.sampled:
             with self.phases(phase):
                 done = self.shell.run(under_perf(argv), timeout_s=timeout_s + START_S)
@@ -573,6 +580,9 @@ class Measurer:
                 evidence.states, self._state_before = (self._state_before, after), None
             first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))
         before, after = _decoded(first), _decoded(second)
+        if self.traced:
+            with self.phases("reading"):
+                attach_events(self.shell, evidence)
         if self.sampled:
             attach_samples(self.shell, evidence, before, after)
         try:

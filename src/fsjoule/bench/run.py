@@ -160,6 +160,7 @@ class BoardBench:
     profiler: Profiler | None = None
     counter: Profiler | None = None
     sampled: bool = False
+    traced: bool = False
     claim: Callable[[Claim], Share] | None = None
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
@@ -199,6 +200,7 @@ class BoardBench:
             phases=self.phases,
             count=max((each.boot for each in self.kept), default=0),
             sampled=self.sampled,
+            traced=self.traced,
             entries=self.plan.entries,
         )
 

@@ -67,10 +67,10 @@ class RunRequest:
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
-    that run's. With `profiled` each measurement has a profile; with `sampled` it is nothing else
-    (perf makes it on the board). `workloads` are the slugs to measure, None for all. `boards` is how many
-    boards boot at once. With `until_decided` `repeat` is the most repetitions that there may be. `stacks` are layers
-    above the storage devices; without any there are none.
+    that run's. With `profiled` each measurement has a profile. With `sampled` it is nothing else (perf makes it on the
+    board), and with `traced` the kernel's events: its figures do not count. `workloads` are the slugs to measure, None
+    for all. `boards` is how many boards boot at once. With `until_decided` `repeat` is the most repetitions that there
+    may be. `stacks` are layers above the storage devices; without any there are none.
     """
 
     suite: Suite
@@ -87,6 +87,7 @@ class RunRequest:
     resumed: Resumed | None = None
     profiled: bool = False
     sampled: bool = False
+    traced: bool = False
     workloads: tuple[str, ...] | None = None
     states: tuple[str, ...] = ()
     boards: int = 1

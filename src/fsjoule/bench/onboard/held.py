@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.bench.onboard.marks import DIRECTORY, thread_name
+from fsjoule.bench.onboard.marks import DIRECTORY
 from fsjoule.model import HeldFacts
+from fsjoule.model.kernel_events import thread_name
 
 WATCHED: Final = f"{DIRECTORY}/watched"
 HELD: Final = f"{DIRECTORY}/held"

@@ -15,6 +15,8 @@ from typing import Final
 from fsjoule.bench.media import BLOCK_ERASES, PAGE_PROGRAMS, PAGE_READS
 from fsjoule.errors import LabError, MeasurementInvalid
 from fsjoule.model import DeviceCounters, FlashCounters, MarkLine
+from fsjoule.model.kernel_events import MARK as EVENT_MARK
+from fsjoule.model.kernel_events import WORKER, thread_name
 
 DIRECTORY: Final = "/tmp/fsjoule"  # noqa: S108 - on the board, whose /tmp is ours alone
 RESULT: Final = f"{DIRECTORY}/result.json"
@@ -28,6 +30,7 @@ STOP: Final = f"{DIRECTORY}/stop"
 JOBS: Final = f"{DIRECTORY}/jobs"
 TIMED: Final = f"{DIRECTORY}/timed"
 GATE: Final = f"{DIRECTORY}/gate"
+TRACING: Final = "/sys/kernel/tracing/instances/fsjoule"
 
 # A process that ends between the shell's listing and cat's reading is no error.
 _THREADS: Final = "{ cat /proc/[0-9]*/stat 2> /dev/null || true; }"
@@ -36,7 +39,6 @@ _USER_HZ: Final = 100  # fixed by the kernel's interface to user space
 _SCHEDSTAT_RUNNING: Final = 7  # field of a CPU's line: nanoseconds in which tasks ran, since version 14
 _SCHEDSTAT_VERSION: Final = 14
 _CPU_FIELDS: Final = 8
-_WORKER: Final = "kworker"
 _KTHREADD: Final = 2  # the parent of all kernel threads
 _CPU_IDLE: Final = (3, 4)  # idle and iowait
 _DISK_READS: Final = 0
@@ -70,7 +72,9 @@ fi
 """
 
 
-def scripts(*, mark_line: MarkLine, counters: Sequence[str], uptime: bool = False) -> dict[str, bytes]:
+def scripts(
+    *, mark_line: MarkLine, counters: Sequence[str], uptime: bool = False, traced: bool = False
+) -> dict[str, bytes]:
     """The scripts by path. `counters` are the files with those of the device under test.
 
     Each job of fio runs `start N JOBS` before its first I/O; a single job runs `stop N` after its last I/O. A further
@@ -79,14 +83,19 @@ def scripts(*, mark_line: MarkLine, counters: Sequence[str], uptime: bool = Fals
     a FIFO, opened both ways because that does not block. At the end every job would delay the mark by a program, so
     `jobs N THREADS PROGRAM...`, which waits for fio, sends it instead.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
-    With `uptime` the readings of the counters begin with a line of /proc/uptime.
+    With `uptime` the readings of the counters begin with a line of /proc/uptime. With `traced` each mark is written
+    into the kernel's trace first.
     """
+
+    def send(text: str) -> str:
+        return f'echo "{EVENT_MARK} {text}" > {TRACING}/trace_marker\n' * traced + mark_line.send(text)
+
     read = f"{shlex.join(counters_argv(counters, uptime=uptime))} 2> /dev/null"
-    stop = f'{mark_line.send("E$number")}\n{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
+    stop = f'{send("E$number")}\n{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
     texts = {
         START: (
             f"exec 3<> {GATE}\n{_LAST_OF_JOBS}"
-            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{mark_line.send("S$1")}\n'
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{send("S$1")}\n'
             "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
         ),
         STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
@@ -97,9 +106,9 @@ def scripts(*, mark_line: MarkLine, counters: Sequence[str], uptime: bool = Fals
             "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
-            f'{read} > {BEFORE}\n{mark_line.send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
+            f'{read} > {BEFORE}\n{send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
             'if [ -n "$unmount" ]; then eval "$unmount" || status=1; now; fi\n'
-            f'{mark_line.send("E$number")}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
+            f'{send("E$number")}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
             f"{read} > {AFTER}\nexit $status\n"
         ),
     }
@@ -278,7 +287,7 @@ def kernel_thread_count(text: str) -> int:
     """The number of kernel threads in a reading, without workers, whose number varies. Raises LabError."""
     if not text.strip():
         raise LabError("the board's /proc shows no process", transient=True)
-    return sum(not name.startswith(_WORKER) for name, _ in _threads(text).values())
+    return sum(not name.startswith(WORKER) for name, _ in _threads(text).values())
 
 
 def _threads(text: str) -> dict[int, tuple[str, int]]:
@@ -291,13 +300,6 @@ def _threads(text: str) -> dict[int, tuple[str, int]]:
         if int(fields[1]) == _KTHREADD:
             threads[int(matched[1])] = (thread_name(matched[2]), int(fields[11]) + int(fields[12]))
     return threads
-
-
-def thread_name(name: str) -> str:
-    worker = re.fullmatch(rf"{_WORKER}/[^+-]*[+-]?(.*)", name)
-    if worker is not None:
-        return f"{_WORKER} {worker[1]}".rstrip()
-    return re.sub(r"[/-]?\d+$", "", name) or name
 
 
 THREADS: Final = ("sh", "-c", _THREADS)

@@ -121,6 +121,7 @@ def _booted(
             profiler=parts.profiler if plan.request.profiled else None,
             counter=parts.profiler if plan.profile.guest_time else None,
             sampled=plan.request.sampled,
+            traced=plan.request.traced,
             claim=partial(claimed, link) if plan.profile.guest_time else None,
         )
         done = make_boot(bench, boot, store, link)
