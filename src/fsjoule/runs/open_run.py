@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
+from fsjoule.kernels import TakenKernel
 from fsjoule.model import HostLoad, JobFacts, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line
 from fsjoule.report.run import show_run, write_report
@@ -32,7 +33,8 @@ from fsjoule.runs.held_lab import Equipment, HeldLab, equipment, first_line
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import BoardsPace, started_boards
 from fsjoule.runs.parallel.messages import Assignment
-from fsjoule.runs.plan import RunPlan, check_apart, root_filesystems
+from fsjoule.runs.plan import RunPlan, check_apart, plan_run, root_filesystems
+from fsjoule.runs.request import RunRequest
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run, load_run_file
@@ -77,7 +79,7 @@ class ReadyRun:
 
     plan: RunPlan
     held: HeldLab
-    kernels: tuple[kernels.TakenKernel, ...]
+    kernels: tuple[TakenKernel, ...]
     cards: Mapping[tuple[str, str], images.CardImage]
     setup_s: float
 
@@ -120,7 +122,7 @@ def make_ready(plan: RunPlan, held: HeldLab, *, cards: Path | None = None) -> Re
 
 def _kernels_and_cards(
     plan: RunPlan, root: Path | None
-) -> tuple[tuple[kernels.TakenKernel, ...], dict[tuple[str, str], images.CardImage]]:
+) -> tuple[tuple[TakenKernel, ...], dict[tuple[str, str], images.CardImage]]:
     request, recipe = plan.request, plan.profile.recipe
     taken = plan.taken or kernels.take_kernels(request.kernels, recipe=recipe, modules=modules_of(request.filesystems))
     for kernel in taken:
@@ -317,6 +319,32 @@ class OpenRun:
 
 
 @contextmanager
+def held_run(
+    request: RunRequest,
+    environment: lab.EnvironmentFile,
+    *,
+    taken: tuple[TakenKernel, ...] = (),
+    command: tuple[str, ...],
+    observer: Observer | None = None,
+) -> Generator[OpenRun]:
+    """A run of its own of a command: the board's place is held in the body, in which signals may end it.
+
+    `taken` are its kernels, if they have been taken already; `observer` hears of the run. However the body ends, the
+    board is off afterwards, and a lab that was brought up for it is down. After Ctrl-C, SIGTERM or SIGHUP the run's
+    folder says so, and KeyboardInterrupt is raised. Raises ConfigError, LabError.
+    """
+    held = HeldLab(environment)
+    with ExitStack() as closing:
+        closing.enter_context(interrupts.handled())
+        closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
+        closing.callback(held.close)
+        ready = make_ready(plan_run(request, held, command, taken=taken), held)
+        run = closing.enter_context(open_run(ready, observer=observer))
+        with interrupts.interruptible():
+            yield run
+
+
+@contextmanager
 def open_run(
     ready: ReadyRun, *, find_target: Callable[[ExitStack], Any] | None = None, observer: Observer | None = None
 ) -> Generator[OpenRun]:
@@ -380,6 +408,7 @@ def run_at(
             profiler=parts.profiler if request.profiled else None,
             counter=parts.profiler if plan.profile.guest_time else None,
             sampled=request.sampled,
+            traced=request.traced,
         )
         try:
             with _kept_in(folder, ready, bench, progress) as opened:

@@ -11,10 +11,8 @@ kernel's.
 from __future__ import annotations
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -24,15 +22,12 @@ from fsjoule import lab
 from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import Bench
 from fsjoule.errors import InfrastructureError, LabError
-from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of, step_of, uncertainty_of
 from fsjoule.model.series import Series
-from fsjoule.runs.held_lab import HeldLab
-from fsjoule.runs.open_run import Observer, make_ready, open_run
-from fsjoule.runs.plan import plan_run
+from fsjoule.runs.open_run import Observer, held_run
 from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.order import Turn
 from fsjoule.verdicts.gate import BootPair, Enough, Test
@@ -63,21 +58,12 @@ def measure_pairs(
 ) -> PairedRun:
     """Measure pairs of boots of the two kernels of a paired request, at most `request.repeat`.
 
-    `taken` are these kernels, if they have been taken already; `observer` hears of the run. The board's place is held
-    meanwhile. However the run ends, the board is off afterwards, and a lab that was brought up for it is down. After
-    Ctrl-C, SIGTERM or SIGHUP the run folder says so, and KeyboardInterrupt is raised.
+    `taken`, `observer` and what is left behind are those of `held_run`.
     Raises ConfigError, and LabError when the lab fails twice in a row for one side.
     """
-    held = HeldLab(environment)
-    with ExitStack() as closing:
-        closing.enter_context(interrupts.handled())
-        closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
-        closing.callback(held.close)
-        ready = make_ready(plan_run(request, held, command, taken=taken), held)
-        run = closing.enter_context(open_run(ready, observer=observer))
-        with interrupts.interruptible():
-            pairs, ended = run_pairs(run.bench, enough)
-            run.end_early(ended)
+    with held_run(request, environment, taken=taken, command=command, observer=observer) as run:
+        pairs, ended = run_pairs(run.bench, enough)
+        run.end_early(ended)
     return PairedRun(run.folder, pairs, ended)
 
 
