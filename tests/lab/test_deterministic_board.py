@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -280,4 +281,26 @@ def test_a_loop_that_wakes_the_board_is_named_and_costs_watts(state: Path, tmp_p
     assert (restless.interrupts_per_s or 0) > 2 * (idle.interrupts_per_s or 0)
     powers = [m.energy.mean_power_w.value for m in (found["restless"], found["idle"]) if m.energy]
     assert powers[0] > 1.02 * powers[1]
+    assert_nothing_left(state, state / "devices")
+
+
+@pytest.mark.slow
+def test_threads_have_the_joules_of_a_window(state: Path, tmp_path: Path) -> None:
+    """Their time is that which the kernel's own statistics have, a little before and after the window."""
+    argv = [str(Path(sys.executable).with_name("fsjoule")), "timeline", "--lg-env", "env/deterministic.yaml"]
+    argv += ["--fs", "ext4", "-k", "randwrite", "--seed", "1", "--json", "--results", str(tmp_path / "results")]
+    done = process.run(argv, timeout_s=BENCH_TIMEOUT_S, cwd=project_dir(), check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    (found,) = json.loads(done.stdout)["timelines"]
+    (measurement,) = only_run(tmp_path / "results").measurements
+    threads, functions = found["threads"], found["functions"]
+    assert sum(each["energy_mj"] for each in threads.values()) == pytest.approx(found["window"]["value"], rel=1e-3)
+    busy_s = sum(each["seconds"] for name, each in threads.items() if name != "idle")
+    assert measurement.cpu_busy_s is not None
+    assert busy_s == pytest.approx(measurement.cpu_busy_s, rel=0.02)
+    assert next(iter(threads)) == "fio"
+    assert any("ext4_end_io_rsv_work" in name for name in threads)
+    assert sum(each["energy_mj"] for each in functions) == pytest.approx(found["energy_mj"], rel=1e-3)
+    assert [each["kind"] for each in found["requests"]] == ["write"]
+    assert found["requests"][0]["size_bytes"] >= 32 << 20
     assert_nothing_left(state, state / "devices")

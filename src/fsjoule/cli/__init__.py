@@ -36,7 +36,7 @@ _OURS: Final = (
     CliCommand("show", "fsjoule.cli.ungrouped:app", "Look", group=False),
     *(
         CliCommand(name, f"fsjoule.cli.{name}:app", "Look", group=False)
-        for name in ("runs", "compare", "advise", "explain")
+        for name in ("runs", "compare", "advise", "explain", "timeline")
     ),
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report", "crash")),
     CliCommand("serve", "fsjoule.cli.serve:app", "Look", group=False),

@@ -47,7 +47,7 @@ def energy(
 
     Raises MeasurementInvalid if the trace does not cover both windows, or if the meter missed too many ticks.
     """
-    meter = instrument or instrument_of(trace.info, _source(trace))
+    meter = instrument or instrument_of(trace.info, source_of(trace))
     recording = WindowTrace.of(trace)
     shift_us = meter.shift_s * 1e6
     shown = Window(window.start_us + shift_us, window.stop_us + shift_us)
@@ -86,7 +86,7 @@ def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instr
     return HostStamped(found) if marks is MarkSource.LINE else found
 
 
-def _source(trace: Trace) -> MarkSource:
+def source_of(trace: Trace) -> MarkSource:
     """Where the marks come from: a mark line, unless there are marks of another source only, or none."""
     sources = {mark.source for mark in trace.marks} or {
         MarkSource.HOST if isinstance(trace.info, PlainInfo) else MarkSource.LINE
