@@ -272,8 +272,9 @@ class FakeKernelBoots:
     """A board on which a kernel has the figures that `figures` gives for its folder's name and the boot's seed.
 
     `unfit` are folders whose kernels do not boot; `faults` are raised by the boots to come, None for a good one.
-    `profiled` are the run folders of profiled boots, `absent` the figures that the board does not give, and why.
-    Of `boards`, the free ones boot ahead; `rounds` has what all of them booted at once, what was asked for first.
+    `profiled` are the run folders of profiled boots, `absent` the figures that the board does not give, and why;
+    `steps` are the shares by which its clock rounds figures. Of `boards`, the free ones boot ahead; `rounds` has what
+    all of them booted at once, what was asked for first.
     """
 
     figures: Callable[[str, int], dict[str, float | None]]
@@ -283,6 +284,7 @@ class FakeKernelBoots:
     profiled: dict[str, Path] = field(default_factory=dict[str, Path])
     absent: dict[str, str] = field(default_factory=dict[str, str])
     board: str = ""
+    steps: dict[str, float] = field(default_factory=dict[str, float])
     boards: int = 1
     rounds: list[list[tuple[str, int]]] = field(default_factory=list[list[tuple[str, int]]])
     _likely: LikelyBoots = field(default_factory=lambda: lambda _: (), init=False)
@@ -298,7 +300,7 @@ class FakeKernelBoots:
         if kernel.name in self.unfit:
             return KernelBoot(run, Path(run), 1.0, {}, unfit="Kernel panic", booted=False)
         figures = self.figures(kernel.name, seed) | dict.fromkeys(self.absent)
-        return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent, board=self.board)
+        return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent, board=self.board, steps=self.steps)
 
     def expect(self, likely: LikelyBoots) -> None:
         self._likely = likely

@@ -26,7 +26,6 @@ from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeS
 from fsjoule.verdicts.gate import Enough
 
 _DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
-_RUNTIME_MS = 1000
 _SYMBOLS = ("bf000000 t btrfs_read [btrfs]", "c0000000 T vfs_read")
 
 
@@ -58,8 +57,9 @@ def _answer(argv: tuple[str, ...]) -> CommandResult:
 
 @dataclass
 class _Board(FakeBoard):
-    """Its fio is `speeds` times as fast on kernels that are named there; `releases` are of all kernels by label."""
+    """Its fio takes `runtime_ms`, and is `speeds` times as fast on kernels named there; `releases` are all kernels'."""
 
+    runtime_ms: int = 1000
     speeds: Mapping[str, float] = field(default_factory=dict[str, float])
     releases: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -68,7 +68,7 @@ class _Board(FakeBoard):
         self.board_facts = replace(self.board_facts, kernel_release=self.releases[kernel])
         fio = json.loads(FIO_JSON)
         for side in ("read", "write", "mixed"):
-            fio["jobs"][0][side]["runtime"] = round(_RUNTIME_MS / self.speeds.get(kernel, 1.0))
+            fio["jobs"][0][side]["runtime"] = round(self.runtime_ms / self.speeds.get(kernel, 1.0))
         self.shell.files[onboard.RESULT] = json.dumps(fio).encode()
         return super().boot(seed)
 
@@ -84,6 +84,7 @@ class FreshBoots:
     storage: str = BOARD.storage
     choices: list[RunRequest] = field(default_factory=list[RunRequest])
     profile: Profile | None = None
+    runtime_ms: int = 1000
 
     def measure_pairs(
         self,
@@ -109,7 +110,7 @@ class FreshBoots:
         shell.files["/tmp/fsjoule-symbols"] = "\n".join(_SYMBOLS).encode()
         told = replace(BOARD, name=profile.name, storage=self.storage)
         releases = {each.label: each.release for each in facts}
-        board = _Board(shell, told, IMAGE, speeds=self.speeds, releases=releases)
+        board = _Board(shell, told, IMAGE, runtime_ms=self.runtime_ms, speeds=self.speeds, releases=releases)
         folder = RunFolder(choice.results, board=profile.name)
         profiler = FakeProfiler(self.profile) if choice.profiled else None
         bench = BoardBench(run, profile, board, FakeMeter(), folder, FakeClock(), lambda _: None, profiler=profiler)

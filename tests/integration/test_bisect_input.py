@@ -219,7 +219,7 @@ def test_a_figure_is_absent_for_a_reason_only_if_its_measurement_went_well() -> 
     entries = [Planned(n, 1, "6.1", "ext4", each, "quick", Provision.SCRATCH) for n, each in enumerate(workloads, 1)]
     read, write = (make_measurement(entry)[0] for entry in entries)
     silent = replace(read, energy=None, energy_mj_per_mib=None, notes=("no energy: the meter has been silent",))
-    found, absent = figures_of_boot(
+    found, absent, steps = figures_of_boot(
         entries, [silent, replace(write, invalid_reasons=("clipped",))], [Metric.THROUGHPUT, Metric.ENERGY]
     )
     assert found["ext4-read-16k throughput"] is not None
@@ -229,3 +229,4 @@ def test_a_figure_is_absent_for_a_reason_only_if_its_measurement_went_well() -> 
         "ext4-write-16k energy",
     }
     assert absent == {"ext4-read-16k energy": "the meter has been silent"}
+    assert steps == {"ext4-read-16k throughput": pytest.approx(1e-3 / (read.duration_s or 0))}

@@ -149,6 +149,17 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
     assert len(history.boots.choices) == 1
 
 
+def test_what_a_step_of_the_clock_makes_is_not_confirmed(run: CommandLine, history: History) -> None:
+    history.boots.runtime_ms = 14
+    history.boots.speeds = {"6.1.107": 0.93}
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert "1 change suspected" in done.out
+    assert "fresh boots could not decide, in 3 pairs of fresh boots, -6.7 %, run fresh: hidden by steps of 7.1 %" in (
+        " ".join(done.out.split())
+    )
+    assert kept() == []
+
+
 def test_a_confirmed_change_is_explained_by_the_profiles_of_its_boots(
     run: CommandLine, history: History, in_guest_time: Path
 ) -> None:

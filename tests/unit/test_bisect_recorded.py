@@ -51,7 +51,7 @@ def test_runs_of_the_same_kernel_board_and_suite_count_and_others_are_named(inde
     own = write(tmp_path / "own", "ffffff", {"x": "good"})
     found = EarlierRuns(index, "quick", ("ext4",)).of("good", own, FIGURES, ())
     assert {(each.run_id, each.boot) for each in found.boots} == {("aaaaaa", boot) for boot in (1, 2, 3)}
-    assert all(each.figures[FIGURES[0]] for each in found.boots)
+    assert all(each.figures[FIGURES[0]] and each.steps.keys() == {FIGURES[0]} for each in found.boots)
     named = sorted(found.mismatches)
     assert len(named) == 2
     assert named[0] == "run bbbbbb: board was another, is virtual"

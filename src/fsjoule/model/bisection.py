@@ -45,7 +45,8 @@ class KernelBoot:
 
     `unfit` is the reason why the kernel gave no figures in a healthy lab; `booted` is false if it did not even boot.
     `absent` says why a figure is lacking though its measurement went well: the kernel is not at fault. `board` tells
-    boards of one kind apart; it is empty if they are taken as one.
+    boards of one kind apart; it is empty if they are taken as one. `steps` are the shares by which a clock may have
+    rounded figures, where one did.
     """
 
     run_id: str
@@ -56,3 +57,4 @@ class KernelBoot:
     booted: bool = True
     absent: dict[str, str] = field(default_factory=dict[str, str])
     board: str = ""
+    steps: dict[str, float] = field(default_factory=dict[str, float])

@@ -524,6 +524,11 @@ def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
     return None if step is None or figure is None else step * figure / math.sqrt(12)
 
 
+def step_in(measurement: Measurement, metric: Metric) -> float:
+    """The share by which a clock may have rounded a measurement's figure; 0 for a figure without such a clock."""
+    return step_of(metric, figure_of(measurement, metric), uncertainty_of(measurement, metric))
+
+
 def step_of(metric: Metric, figure: Figure, uncertainty: Figure) -> float:
     """The share by which a clock may have rounded a figure of this uncertainty; 0 for a figure without such a clock."""
     return math.sqrt(12) * uncertainty / figure if metric.row.step and figure and uncertainty else 0.0

@@ -10,7 +10,7 @@ from fsjoule.model import KIB
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure
 from fsjoule.model.operation import size_label
-from fsjoule.report.numbers import ABSENT, range_text, signed
+from fsjoule.report.numbers import ABSENT, hidden_text, range_text, signed
 from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.words import counts_text, means
 from fsjoule.statistics.outcome import Outcome
@@ -162,7 +162,7 @@ def evidence_text(one: Tested) -> str:
     if not state.pairs:
         return ABSENT
     if state.hidden_by is not None:
-        return f"hidden by steps of {share_text(state.hidden_by)}"
+        return hidden_text(state.hidden_by)
     worse, not_worse = state.towards_regressed, state.towards_not_regressed
     return f"{'worse' if worse > not_worse else 'not worse'} {min(100 * max(worse, not_worse, 0), 100):.0f} %"
 

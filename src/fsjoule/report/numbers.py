@@ -56,6 +56,11 @@ def share_text(share: float | None) -> str:
     return ABSENT if share is None else f"{100 * share:.0f} %"
 
 
+def hidden_text(step: float) -> str:
+    """Why figures that a clock may have rounded by this share do not decide."""
+    return f"hidden by steps of {100 * step:.2g} %"
+
+
 def samples_text(samples: SampleCounts) -> str:
     return f"{samples.received} of {samples.expected} samples received, {samples.missed} missed, {samples.lost} lost"
 

@@ -21,7 +21,7 @@ from fsjoule.model import BoardProfile, Provision, SeriesKey
 from fsjoule.model.kernel import Kernel, is_kernel
 from fsjoule.model.labels import counted
 from fsjoule.model.series import Series, what_differs
-from fsjoule.report.numbers import signed
+from fsjoule.report.numbers import hidden_text, signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
 from fsjoule.runs.options import BenchOptions
@@ -221,7 +221,7 @@ class Tests:
             return "this board does not measure the series that changed"
         for key, test in self.of.items():
             if test.state.more:
-                state = test.add(*pair.figures.get(key, (None, None)))
+                state = test.add(*pair.figures.get(key, (None, None)), pair.steps.get(key, 0.0))
                 seen = "no figures" if state.ratio is None else signed(state.ratio)
                 far = max(state.towards_regressed, state.towards_not_regressed)
                 _log.info(
@@ -231,7 +231,10 @@ class Tests:
                     seen,
                     100 * min(1.0, far),
                 )
-        return None if any(test.state.more for test in self.of.values()) else "decided"
+        if any(test.state.more for test in self.of.values()):
+            return None
+        hidden = max((test.state.hidden_by or 0.0 for test in self.of.values()), default=0.0)
+        return hidden_text(hidden) if hidden else "decided"
 
 
 def _stranger(changed: set[Series], measured: set[Series]) -> str | None:
@@ -269,6 +272,7 @@ def _told(
         alpha=rates.alpha,
         beta=rates.beta,
         run_id=run_id,
+        hidden_by=test.state.hidden_by,
     )
 
 

@@ -25,7 +25,7 @@ from fsjoule.errors import InfrastructureError, LabError
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import Figure, figure_of, metrics_of, step_of, uncertainty_of
+from fsjoule.model.metrics import Figure, figure_of, metrics_of, step_in
 from fsjoule.model.series import Series
 from fsjoule.runs.open_run import Observer, held_run
 from fsjoule.runs.request import RunRequest
@@ -160,8 +160,7 @@ def steps_by_test(measurements: Iterable[Measurement]) -> dict[Test, float]:
     steps: dict[Test, float] = {}
     for each in measurements:
         for metric in metrics_of(each.workload):
-            step = step_of(metric, figure_of(each, metric), uncertainty_of(each, metric))
-            if step:
+            if step := step_in(each, metric):
                 test = Series(each.series, each.simulated), metric
                 steps[test] = max(step, steps.get(test, 0.0))
     return steps

@@ -132,7 +132,8 @@ class Skipped:
 class MeasuredBoot:
     """A boot and its figures by `<measurement> <metric>`, in the metric's unit; None where one is lacking.
 
-    `number` counts all boots of the bisection from 1; `purpose` is the step's that asked for it.
+    `number` counts all boots of the bisection from 1; `purpose` is the step's that asked for it. `steps` are the shares
+    by which a clock may have rounded figures, where one did.
     """
 
     number: int
@@ -145,6 +146,7 @@ class MeasuredBoot:
     seconds: float
     seed: int
     figures: dict[str, float | None]
+    steps: dict[str, float] = field(default_factory=dict[str, float])
     event: Literal["booted"] = "booted"
 
 
@@ -188,12 +190,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class RecordedBoot:
-    """A boot of an earlier run: its number in the run, and its figures by `<measurement> <metric>`."""
+    """A boot of an earlier run: its number in the run; figures and their steps by `<measurement> <metric>`."""
 
     run_id: str
     boot: int
     started_utc: str
     figures: dict[str, float | None]
+    steps: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ class Confirmation:
     """The outcome of a sequential test on fresh boots of the kernels of two points of a history.
 
     `series` is the key of the series in every index. `nominated_ratio` is the history's ratio, `ratio` the fresh
-    boots' (after over before); `run_id` is their run. The rates are the test's.
+    boots' (after over before); `run_id` is their run. The rates are the test's. `hidden_by` is the share by which a
+    clock may have rounded the figures, if that alone leaves it undecided.
     """
 
     made_utc: str
@@ -54,6 +55,7 @@ class Confirmation:
     alpha: float
     beta: float
     run_id: str
+    hidden_by: float | None = None
     schema: Literal["fsjoule.confirmation/1"] = SCHEMA
 
 
@@ -73,7 +75,7 @@ def _read(content: bytes) -> Confirmation:
     document, content = parse(content)
     check_schema(document, SCHEMA, "it")
     confirmation = _adapter().validate_json(content, strict=True)
-    for name in ("nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"):
+    for name in ("nominated_ratio", "ratio", "smallest_effect", "alpha", "beta", "hidden_by"):
         value: float | None = getattr(confirmation, name)
         if value is not None and not value > 0:
             raise ResultError(f"{name}: {value:g} is not a positive number")

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from fsjoule.model.labels import counted
+from fsjoule.report.numbers import hidden_text
 from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.outcome import Confirmed
@@ -40,6 +41,8 @@ def headline(state: BisectionState, answer: Bisected) -> str:
         case AnswerKind.NO_REGRESSION:
             return f"no regression in this range{_why_none(answer)}"
         case AnswerKind.UNDECIDED:
+            if answer.hidden_by is not None:
+                return f"not decided: {hidden_text(answer.hidden_by)}; measure longer jobs"
             return f"not decided within the budget of {counted(answer.boots, 'boot')}"
         case AnswerKind.UNTESTABLE:
             return "cannot be tested: an end of the range does not build, boot or do its work"

@@ -10,7 +10,7 @@ from typing import Final
 
 from fsjoule.model.labels import counted
 from fsjoule.model.series import Order
-from fsjoule.report.numbers import change_text, signed
+from fsjoule.report.numbers import change_text, hidden_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
@@ -85,7 +85,8 @@ def verdict(change: LevelChange) -> str:
     seen = "" if told.ratio is None else f", {signed(told.ratio)}"
     where = f"in {counted(told.pairs, 'pair')} of fresh boots{seen}, run {told.run_id}"
     if told.outcome is Confirmed.UNDECIDED:
-        return f"fresh boots could not decide, {where}"
+        hidden = "" if told.hidden_by is None else f": {hidden_text(told.hidden_by)}"
+        return f"fresh boots could not decide, {where}{hidden}"
     rate = told.alpha if told.outcome is Confirmed.CONFIRMED else told.beta
     return f"{told.outcome} {where}, wrong with at most {100 * rate:g} %"
 

@@ -25,7 +25,7 @@ from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import drop, places
 from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
-from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.model.metrics import Metric, figure_of, metrics_of, step_in
 from fsjoule.ports import KernelBoots, LikelyBoots
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.open_run import found_target, make_ready, run_at
@@ -103,7 +103,7 @@ class BoardBoots:
                 measured, unfit = _measured(opened.bench, entries, self._lab)
             if unfit is not None:
                 opened.stop(unfit)
-        figures, absent = figures_of_boot(entries, measured, self.metrics)
+        figures, absent, steps = figures_of_boot(entries, measured, self.metrics)
         run = load_run_file(opened.folder)
         return KernelBoot(
             run_id=run.run_id,
@@ -114,6 +114,7 @@ class BoardBoots:
             unfit=unfit,
             booted=bool(measured) or bool(opened.bench.run.boards),
             board=board_of(run),
+            steps=steps,
         )
 
     def expect(self, likely: LikelyBoots) -> None:
@@ -152,11 +153,15 @@ def board_of(run: Run) -> str:
 
 def figures_of_boot(
     entries: Sequence[Planned], measured: Sequence[Measurement], metrics: Sequence[Metric]
-) -> tuple[dict[str, float | None], dict[str, str]]:
-    """The figures of a boot by `<measurement> <metric>`; and why some are lacking though their measurement is valid."""
+) -> tuple[dict[str, float | None], dict[str, str], dict[str, float]]:
+    """The figures of a boot by `<measurement> <metric>`; why some are lacking though their measurement is valid.
+
+    And the shares by which a clock may have rounded some.
+    """
     by_slug = {each.slug: each for each in measured if each.valid}
     figures: dict[str, float | None] = {}
     absent: dict[str, str] = {}
+    steps: dict[str, float] = {}
     for entry in entries:
         measurement = by_slug.get(entry.slug)
         for metric in metrics:
@@ -166,7 +171,9 @@ def figures_of_boot(
             figures[name] = None if measurement is None else figure_of(measurement, metric)
             if measurement is not None and figures[name] is None:
                 absent[name] = lost_energy(measurement.notes) or "this board does not measure it"
-    return figures, absent
+            if measurement is not None and (step := step_in(measurement, metric)):
+                steps[name] = step
+    return figures, absent, steps
 
 
 def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric]) -> tuple[Planned, ...]:

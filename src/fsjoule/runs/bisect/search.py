@@ -239,6 +239,7 @@ class BisectionSearch:
             seconds=boot.seconds,
             seed=seed,
             figures=boot.figures,
+            steps=boot.steps,
         )
         self.log.add(event)
         self._remember(boot.folder)

@@ -88,7 +88,8 @@ class BisectionAnswer:
     functions, `cure` whether the bad end is free of it without the culprit; both are None unless asked for and
     possible. A candidate whose loss goes with forced alignment only moves code: the answer then is NO_REGRESSION with
     `layout` refuted. `swapped` says that the bad end is better than the good one. `second` is there if one step alone
-    fits the boots poorly, `scanned` if the positions between equal ends were looked at.
+    fits the boots poorly, `scanned` if the positions between equal ends were looked at. `hidden_by` is set where the
+    boots decide, and the share by which a clock may have rounded their figures leaves it open: more would not help.
     """
 
     kind: AnswerKind
@@ -100,3 +101,4 @@ class BisectionAnswer:
     swapped: bool = False
     second: Second | None = None
     scanned: Scanned | None = None
+    hidden_by: float | None = None

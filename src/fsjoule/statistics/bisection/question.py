@@ -73,7 +73,7 @@ class BootFigures:
 
     `number` is its place in time on its board. Boots of another time (recorded runs) belong to a board name of their
     own, because the level may have moved in between; their numbers are negative. A reverted boot is one of the bad end
-    without that position.
+    without that position. `steps` are the shares by which a clock may have rounded each metric; empty without one.
     """
 
     position: int
@@ -82,6 +82,7 @@ class BootFigures:
     board: str = ""
     purpose: Purpose = Purpose.SEARCH
     variant: ImageVariant = ImageVariant.PLAIN
+    steps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

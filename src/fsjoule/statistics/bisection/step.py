@@ -90,10 +90,8 @@ class _Step:
             return self._end(standing)
         posterior = self._search.posterior(self._possible)
         standing, fresh = self._standing(posterior)
-        if self._ends >= _LEAST_ENDS and posterior.overlooked <= self._question.beta * _MISSED_SHARE:
-            return BisectionAnswer(
-                AnswerKind.NO_REGRESSION, standing, posterior.overlooked, swapped=posterior.gain > 1 / 2
-            )
+        if (early := self._early(posterior, standing)) is not None:
+            return early
         if self._introduced(standing, fresh):
             return self._found(standing, fresh)
         if self._spent:
@@ -145,6 +143,32 @@ class _Step:
             fresh=fresh.ratio,
         )
         return standing, fresh
+
+    def _early(self, posterior: Posterior, standing: Standing) -> BisectionAnswer | None:
+        """The answer that needs no search: equal ends, or a loss or none that the clock of its figures leaves open."""
+        equal = self._ends >= _LEAST_ENDS and posterior.overlooked <= self._question.beta * _MISSED_SHARE
+        shown = posterior.loss >= _ENDS_SHOW and not self._at_ends(posterior)
+        hidden_by = self._hidden_by(standing.losses, equal=equal) if equal or shown else None
+        if hidden_by is not None:
+            return BisectionAnswer(AnswerKind.UNDECIDED, standing, 0.0, hidden_by=hidden_by)
+        none = AnswerKind.NO_REGRESSION
+        return BisectionAnswer(none, standing, posterior.overlooked, swapped=posterior.gain > 1 / 2) if equal else None
+
+    def _hidden_by(self, losses: Sequence[LossEstimate], *, equal: bool) -> float | None:
+        """The step of a clock that leaves a shown loss, or `equal` ends, open; None if another figure shows a loss.
+
+        The gate's rule: a step of more than half of what matters counts against the answer.
+        """
+        steps = map(max, zip(*(boot.steps for boot in self._search.boots if boot.steps), strict=True))
+        hidden: list[float] = []
+        shown = False
+        for loss, step, effect in zip(losses, steps, self._question.effects, strict=False):
+            size = loss.size + math.log1p(step) * (1 if equal else -1)
+            if 2 * step > effect and (size > effect / 2) is equal:
+                hidden.append(step)
+            elif loss.low > 0:
+                shown = True
+        return max(hidden) if hidden and (equal or not shown) else None
 
     def _introduced(self, standing: Standing, fresh: Paired) -> bool:
         sure = standing.probability >= 1 - self._question.alpha

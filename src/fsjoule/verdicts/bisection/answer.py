@@ -70,7 +70,8 @@ class Bisected:
 
     `error` is the probability that it is wrong. `layout` and `cure` say what the second and third confirmation found,
     None if they were not possible. `parent` is the last good commit that was tested. `between` has what a scan saw,
-    None without one.
+    None without one. `hidden_by` is the share by which a clock may have rounded the figures, if that alone leaves it
+    undecided.
     """
 
     kind: AnswerKind
@@ -88,6 +89,7 @@ class Bisected:
     build_s: float
     waited_s: float
     between: Between | None = None
+    hidden_by: float | None = None
 
 
 def pair(state: BisectionState) -> tuple[WantedKernel, WantedKernel] | None:
@@ -110,6 +112,7 @@ def bisected(state: BisectionState, answer: BisectionAnswer) -> Bisected:
         layout=answer.layout,
         cure=answer.cure,
         swapped=answer.swapped,
+        hidden_by=answer.hidden_by,
         second=None
         if second is None
         else OtherStep(

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from fsjoule.model import Measurement
-from fsjoule.model.metrics import figure_of
+from fsjoule.model.metrics import figure_of, step_in
 from fsjoule.model.series import Series, what_differs
 from fsjoule.statistics.bisection.question import BootFigures, Purpose
 from fsjoule.store.bisection import RecordedBoot
@@ -36,6 +36,7 @@ def recorded_boots(found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[
             figures=tuple(worse(figure, each.figures.get(figure)) for figure in figures),
             board=f"run {run}",
             purpose=Purpose.RECORDED,
+            steps=tuple(each.steps.get(figure, 0.0) for figure in figures),
         )
         for run in newest
         for each, position in sorted(telling[run], key=lambda pair: pair[0].boot)
@@ -80,9 +81,12 @@ def _boot(
 ) -> RecordedBoot:
     """One boot; repetitions that share it are one figure."""
     found: dict[str, float | None] = {}
+    steps: dict[str, float] = {}
     for figure in figures:
-        told = (figure_of(each, metric_of(figure)) for each in measured.get(figure.rpartition(" ")[0], ()))
-        values = [value for value in told if value is not None]
+        metric, told = metric_of(figure), measured.get(figure.rpartition(" ")[0], ())
+        values = [value for each in told if (value := figure_of(each, metric)) is not None]
         found[figure] = median(values) if values else None
+        if step := max((step_in(each, metric) for each in told), default=0.0):
+            steps[figure] = step
     started = min(each.started_utc for all_ in measured.values() for each in all_)
-    return RecordedBoot(run_id, boot, started, found)
+    return RecordedBoot(run_id, boot, started, found, steps)

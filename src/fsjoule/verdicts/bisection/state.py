@@ -204,6 +204,7 @@ class BisectionState:
             board=event.board,
             purpose=event.purpose,
             variant=variant,
+            steps=tuple(event.steps.get(figure, 0.0) for figure in self.asked.figures),
         )
 
 
