@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import toy_kernel
@@ -17,7 +18,9 @@ from fsjoule.bench.run import BoardBench
 from fsjoule.host import process
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Plan, Profile, Run, RunStatus
+from fsjoule.model.run import LabFacts
 from fsjoule.ports import CommandResult
+from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import PairedRun, run_pairs
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import RunRequest
@@ -26,6 +29,7 @@ from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeS
 from fsjoule.verdicts.gate import Enough
 
 _DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
+_BEGIN_S = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
 _SYMBOLS = ("bf000000 t btrfs_read [btrfs]", "c0000000 T vfs_read")
 
 
@@ -85,6 +89,7 @@ class FreshBoots:
     choices: list[RunRequest] = field(default_factory=list[RunRequest])
     profile: Profile | None = None
     runtime_ms: int = 1000
+    lab: LabFacts | None = None
 
     def measure_pairs(
         self,
@@ -94,8 +99,10 @@ class FreshBoots:
         taken: tuple[kernels.TakenKernel, ...] = (),
         enough: Enough,
         command: tuple[str, ...],
+        observer: Observer | None = None,
     ) -> PairedRun:
-        """See `pairs.measure_pairs`."""
+        """See `pairs.measure_pairs`; nobody hears of the run."""
+        del observer
         self.choices.append(choice)
         profile = environment.profile
         taken = taken or kernels.take_kernels(choice.kernels, recipe=profile.recipe)
@@ -104,7 +111,7 @@ class FreshBoots:
         plan = Plan(choice.suite.name, choice.filesystems, labels, choice.repeat, choice.seed, {}, entries)
         facts = tuple(kernel.facts for kernel in taken)
         run = Run("fresh", "2026-03-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
-        run = replace(run, command=command)
+        run = replace(run, command=command, lab=self.lab)
         shell = FakeShell(_answer)
         shell.files |= {onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: _DURATION}
         shell.files["/tmp/fsjoule-symbols"] = "\n".join(_SYMBOLS).encode()
@@ -113,7 +120,9 @@ class FreshBoots:
         board = _Board(shell, told, IMAGE, runtime_ms=self.runtime_ms, speeds=self.speeds, releases=releases)
         folder = RunFolder(choice.results, board=profile.name)
         profiler = FakeProfiler(self.profile) if choice.profiled else None
-        bench = BoardBench(run, profile, board, FakeMeter(), folder, FakeClock(), lambda _: None, profiler=profiler)
+        bench = BoardBench(
+            run, profile, board, FakeMeter(), folder, FakeClock(_BEGIN_S), lambda _: None, profiler=profiler
+        )
         bench.begin()
         pairs, ended = run_pairs(bench, enough)
         bench.finish(expected=len(entries), ended_early=ended)

@@ -9,11 +9,16 @@ from xml.etree import ElementTree as ET
 import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
+from fresh_boots import FreshBoots, kernel_folder
 from index_runs import edit
 from place_checks import PlaceNights
 from results_factory import LAB, METER
 
 from fsjoule.model import Exporter
+from fsjoule.runs import gate
+
+PROJECT = Path(__file__).parents[2]
+BENCH_3 = replace(LAB, place="bench-3", exporters=(Exporter("rack", ""),))
 
 
 @pytest.fixture
@@ -89,14 +94,34 @@ def test_wrong_input_is_refused(fsjoule: CommandLine, results: Path, words: tupl
 
 def test_compare_remarks_a_place_that_was_out_of_control(fsjoule: CommandLine, tmp_path: Path) -> None:
     PlaceNights(gain=lambda night: 1.01 if night >= 60 else 1.0).write(tmp_path, 75)
-    lab = replace(LAB, place="bench-3", exporters=(Exporter("rack", ""),))
     before = write_kernels(tmp_path, "aaaaaa", speeds={"6.1": 1.0}, started="2026-02-20T10:00:00+00:00")
     after = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0}, started="2026-03-09T10:00:00+00:00", seed=2)
     for folder in (before, after):
-        edit(folder / "run.json", lab=asdict(lab))
+        edit(folder / "run.json", lab=asdict(BENCH_3))
     done = fsjoule("compare", before, after)
     assert done.code == 0
     text = " ".join(done.out.split())
     assert "candidate: place bench-3 was out of control from 2026-03-02 on: power of cpu +" in text
     assert "% (fsjoule place drift)" in text
     assert "baseline: place bench-3" not in text
+
+
+def test_a_gate_remarks_a_place_that_is_out_of_control(fsjoule: CommandLine, tmp_path: Path) -> None:
+    PlaceNights(gain=lambda night: 1.01 if night >= 60 else 1.0).write(tmp_path, 75)
+    run = write_kernels(tmp_path, "aaaaaa", speeds={"6.1": 1.0, "6.12": 1.0})
+    edit(run / "run.json", lab=asdict(BENCH_3))
+    text = " ".join(fsjoule("gate", f"6.1@{run}", f"6.12@{run}").out.split())
+    assert "both sides: place bench-3 was out of control from 2026-03-02 on: power of cpu +" in text
+
+
+def test_a_gate_remarks_a_place_where_it_measures(
+    fsjoule: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PlaceNights(gain=lambda night: 1.01 if night >= 40 else 1.0).write(tmp_path / "results", 55)
+    boots = FreshBoots(lab=BENCH_3)
+    monkeypatch.setattr(gate, "measure_pairs", boots.measure_pairs)
+    sides = (kernel_folder(tmp_path / each, f"{each}-armmp", recipe="imx6ul") for each in ("6.1.1", "6.1.2"))
+    done = fsjoule("gate", *sides, "--lg-env", PROJECT / "env/virtual.yaml", "--fs", "btrfs", "--json")
+    assert done.code == 3, done.err
+    (note,) = done.document["notes"]
+    assert note.startswith("both sides: place bench-3 was out of control from 2026-02-10 on: power of cpu +")

@@ -11,10 +11,12 @@ import pytest
 from command_line import CommandLine, command_line
 from fresh_boots import FreshBoots, kernel_folder, taken
 from nights import Nights, debian, slower_at
+from place_checks import PlaceNights
 from profiles import profile_of
+from results_factory import LAB
 
 from fsjoule.filesystems import filesystem
-from fsjoule.model import IoPattern, KernelFacts, SeriesKey
+from fsjoule.model import Exporter, IoPattern, KernelFacts, SeriesKey
 from fsjoule.runs import confirm
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
@@ -147,6 +149,13 @@ def test_what_fresh_boots_show_too_is_confirmed_and_stays_so(run: CommandLine, h
     assert "--confirm" not in again.out
     run(*CONFIRM, "--metric", "throughput")
     assert len(history.boots.choices) == 1
+
+
+def test_a_place_that_is_out_of_control_is_told(run: CommandLine, history: History) -> None:
+    history.boots.lab = replace(LAB, place="bench-3", exporters=(Exporter("rack", ""),))
+    PlaceNights(gain=lambda night: 1.01 if night >= 40 else 1.0).write(Path("results"), 55)
+    done = run(*CONFIRM, "--metric", "throughput")
+    assert "both sides: place bench-3 was out of control from 2026-02-10 on: power of cpu +" in done.err
 
 
 def test_what_a_step_of_the_clock_makes_is_not_confirmed(run: CommandLine, history: History) -> None:

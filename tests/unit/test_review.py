@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -200,6 +200,12 @@ def test_a_series_whose_end_does_not_build_names_the_first_patch_that_breaks_it(
 def test_a_base_that_does_not_build_is_an_error() -> None:
     with pytest.raises(KernelBuildError, match=r"the base, v6\.1, does not build: drivers/a\.c:1"):
         reviewed(Board(), FakeKernelBuilds(broken=frozenset({"c0"})))
+
+
+def test_remarks_of_the_gates_stand_in_the_reply_once() -> None:
+    review = reviewed(costly(), FakeKernelBuilds())
+    text = ReviewView(replace(review, whole=replace(review.whole, notes=("both sides: place a was out",)))).text()
+    assert text.count("\n\nNote: both sides: place a was out.\n\n") == 1
 
 
 def test_every_format_has_the_patches() -> None:

@@ -123,6 +123,9 @@ class ReviewView(VerdictView):
         if review.boots:
             yield ""
             yield from _wrapped(self._how())
+        for note in dict.fromkeys(note for gated in review.gates for note in gated.notes):
+            yield ""
+            yield from _wrapped(f"Note: {note}.")
         yield ""
         yield "To repeat it:"
         yield ""

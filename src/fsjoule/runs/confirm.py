@@ -25,7 +25,7 @@ from fsjoule.report.numbers import hidden_text, signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
 from fsjoule.runs.options import BenchOptions
-from fsjoule.runs.pairs import BootPair, Test, measure_pairs
+from fsjoule.runs.pairs import BootPair, Test, drift_notes, measure_pairs
 from fsjoule.runs.request import check_boards, check_profiled, choose
 from fsjoule.statistics.gate import ErrorRates, SequentialTest, confirming_test, outcome_of
 from fsjoule.statistics.outcome import Confirmed
@@ -175,6 +175,8 @@ def _measured(task: _Task, changes: Sequence[LevelChange], trend: Trend, fresh: 
             f"this board does not measure the series that changed: {tests.stranger}",
             hint="only boots of the same board, card, filesystem options and workload can confirm a change",
         )
+    for note in drift_notes(run.folder):
+        _log.warning("%s", note)
     measured, now = load_run_file(run.folder), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     done: list[Confirmation] = []
     for change in changes:

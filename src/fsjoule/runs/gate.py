@@ -14,7 +14,7 @@ from fsjoule.model.series import Where
 from fsjoule.report.gate import headline
 from fsjoule.report.run import write_report
 from fsjoule.runs.open_run import Observer
-from fsjoule.runs.pairs import measure_pairs
+from fsjoule.runs.pairs import drift_notes, measure_pairs
 from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
@@ -94,7 +94,7 @@ def gate_measured(
         ended=ended,
         pairs=run.pairs,
         findings=judge.findings,
-        notes=("both kernels are the same, byte for byte",) if same else (),
+        notes=(*["both kernels are the same, byte for byte"] * same, *drift_notes(run.folder)),
         faults=tuple(judge.faults),
         kernel_warnings=judge.kernel_warnings,
         fresh=True,

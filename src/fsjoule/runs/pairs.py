@@ -30,7 +30,11 @@ from fsjoule.model.series import Series
 from fsjoule.runs.open_run import Observer, held_run
 from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.order import Turn
+from fsjoule.store.points import read_points
+from fsjoule.store.run_folders import FolderFault
+from fsjoule.verdicts.drift import doubts_beside
 from fsjoule.verdicts.gate import BootPair, Enough, Test
+from fsjoule.verdicts.remarks import place_notes
 
 _log: Final = logging.getLogger(__name__)
 
@@ -139,6 +143,13 @@ def _left_out(measured: Mapping[Turn, Sequence[Measurement]]) -> set[Series]:
         }
 
     return empty(Turn.BASELINE) & empty(Turn.CANDIDATE)
+
+
+def drift_notes(folder: Path) -> list[str]:
+    """A note for each place that was out of control when it booted these pairs."""
+    read = read_points(folder)
+    points = [] if isinstance(read, FolderFault) else [point for _, point in read.points]
+    return place_notes("both sides", points, doubts_beside([folder]))
 
 
 def _warned(measured: Mapping[Turn, Sequence[Measurement]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -94,7 +94,7 @@ def compare_sides(
     notes = [
         *version_notes(baseline, candidate),
         *origin_notes(baseline, candidate),
-        *drift_notes((("baseline", baseline), ("candidate", candidate)), doubts),
+        *drift_notes(baseline, candidate, doubts),
         *order_notes(told, told_too, share),
         *[_SEVERAL_BOARDS] * several_boards,
         *["each kernel was compared with itself, because the sides have several"] * by_kernel,

@@ -1,4 +1,4 @@
-"""`fsjoule gate` over recorded boots, which are paired in the order of time. Pure."""
+"""`fsjoule gate` over recorded boots, which are paired in the order of time. Pure but for `gate_recorded`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from fsjoule.statistics.figures import one_per_boot
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.gate import Gated, GateSide, GateVerdict
 from fsjoule.store.selection import UnknownNameError
+from fsjoule.verdicts.drift import doubts_beside
 from fsjoule.verdicts.gate import BootPair, Judge, Test
-from fsjoule.verdicts.remarks import check_boards, origin_notes, single_notes
+from fsjoule.verdicts.remarks import check_boards, drift_notes, origin_notes, single_notes
 
 
 def gate_recorded(
@@ -72,6 +73,7 @@ def gate_recorded(
         findings=judge.findings,
         notes=(
             *notes,
+            *drift_notes(baseline, candidate, doubts_beside([*baseline.folders.values(), *candidate.folders.values()])),
             *single_notes(judge.findings),
             *(f"{path} was left out: {reason}" for path, reason in damaged.items()),
         ),

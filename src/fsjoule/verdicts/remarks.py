@@ -170,19 +170,26 @@ def origin_notes(baseline: Side, candidate: Side) -> list[str]:
     return notes
 
 
-def drift_notes(sides: Iterable[tuple[str, Side]], doubts: Sequence[Doubt]) -> list[str]:
-    """A note for each of the named sides and each place that was out of control when the side was measured there."""
+def drift_notes(baseline: Side, candidate: Side, doubts: Sequence[Doubt]) -> list[str]:
+    """A note for each place that was out of control when a side, or both, was measured there."""
+    sides = [list(chain(*side.points.values())) for side in (baseline, candidate)]
+    if _doubted(sides[0], doubts) == _doubted(sides[1], doubts):
+        return place_notes("both sides", sides[0], doubts)
+    return [*place_notes("baseline", sides[0], doubts), *place_notes("candidate", sides[1], doubts)]
+
+
+def place_notes(name: str, points: Iterable[Point], doubts: Sequence[Doubt]) -> list[str]:
+    """A note for each place that was out of control when these points of `name` were measured there."""
     return [
         f"{name}: place {place.name} was out of control {_span(found)}: "
         f"{', '.join(f'{each.chart.figure} {each.text}' for each in found)} (fsjoule place drift)"
-        for name, side in sides
-        for place, found in _doubted(side, doubts).items()
+        for place, found in _doubted(points, doubts).items()
     ]
 
 
-def _doubted(side: Side, doubts: Sequence[Doubt]) -> dict[CheckedPlace, list[Doubt]]:
+def _doubted(points: Iterable[Point], doubts: Sequence[Doubt]) -> dict[CheckedPlace, list[Doubt]]:
     doubted: dict[CheckedPlace, list[Doubt]] = {}
-    measured = {(point.origin, point.started_utc) for group in side.points.values() for point in group if point.valid}
+    measured = {(point.origin, point.started_utc) for point in points if point.valid}
     for doubt in doubts:
         place = doubt.chart.place
         for origin, utc in measured:
