@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -82,6 +84,9 @@ def test_the_chart_is_a_picture_of_each_figure(fsjoule: CommandLine, results: Pa
     ("words", "message"),
     [
         (("--between", "bench-3"), "does not name two places"),
+        (("--restart", "shunt replaced"), "--restart needs a place and a reason"),
+        (("bench-3", "--restart", " "), "--restart needs a place and a reason"),
+        (("bench-9",), "bench-9"),
         (("--false-alarms", "0.5"), "is not between 0 and 0.1"),
         (("--suite", "logger"), "there is no run of the suite logger at a place"),
     ],
@@ -90,6 +95,21 @@ def test_wrong_input_is_refused(fsjoule: CommandLine, results: Path, words: tupl
     done = fsjoule("place", "drift", "--results", results, *words)
     assert done.code == 2
     assert message in done.err
+
+
+def test_a_place_is_restarted_after_a_repair(fsjoule: CommandLine, results: Path, tmp_path: Path) -> None:
+    here = shutil.copytree(results, tmp_path / "results")
+    done = fsjoule("place", "drift", "bench-3", "--restart", "shunt replaced")
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    assert f"note bench-3: begun anew {datetime.now(UTC):%Y-%m-%d}, shunt replaced" in text
+    assert "out of control since 2026-03-02: +" in text
+    assert f"% until {datetime.now(UTC):%Y-%m-%d}" in text
+    assert "bench-4" not in text
+    whole = fsjoule("place", "drift", "--json").document
+    assert {each["place"]: each["state"] for each in whole["places"]}["bench-3"] == "too few checks"
+    assert [(each["place"], each["why"]) for each in whole["restarts"]] == [("bench-3", "shunt replaced")]
+    assert len(list((here / "states").iterdir())) == 1
 
 
 def test_compare_remarks_a_place_that_was_out_of_control(fsjoule: CommandLine, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.model import MeterCalibration
 from fsjoule.model.metrics import Metric
 from fsjoule.store.standards import CheckedPlace, read_checks, runs_beside
+from fsjoule.store.states import FOLDER, Restart, read_restarts, restart_place
 from fsjoule.verdicts.drift import (
     Control,
     PlaceChart,
@@ -120,6 +121,35 @@ def test_places_without_a_common_figure_are_refused(tmp_path: Path) -> None:
         agreements(charts, "bench-3", "bench-4")
     with pytest.raises(ConfigError, match="bench-9"):
         agreements(charts, "bench-9", "bench-4")
+
+
+def test_a_restart_begins_new_charts_and_ends_doubts(tmp_path: Path) -> None:
+    folders = PlaceNights(gain=_step).write(tmp_path, 60)
+    checks, _ = read_checks(folders)
+    restart = Restart(*PLACE, why="shunt replaced", made_utc="2026-02-20T12:00:00Z")
+    elsewhere = replace(restart, exporter="other", made_utc="2026-01-10T12:00:00Z")
+    old, new = _power(place_charts(checks, restarts=[elsewhere, restart]))
+    assert (old.current, len(old.times), old.state) == (False, 51, Control.OUT)
+    assert (new.current, len(new.times), new.state) == (True, 9, Control.IN)
+    assert old.doubts[-1].end_utc == restart.made_utc
+    # Before the first check after it nothing is known.
+    last = replace(restart, made_utc="2026-03-02T00:00:00Z")
+    charts = place_charts(checks, restarts=[last])
+    assert [each.current for each in charts] == [False] * 4
+    assert [(state, open_) for _, state, open_ in place_states(charts)] == [(Control.UNKNOWN, [])]
+
+
+def test_a_restart_is_kept_beside_the_runs(tmp_path: Path) -> None:
+    folders = PlaceNights(gain=_step).write(tmp_path, 50)
+    restart_place([tmp_path], *PLACE, why="shunt replaced")
+    ((restart,), faults) = read_restarts([tmp_path])
+    assert (restart.place, restart.exporter, restart.why, faults) == (*PLACE, "shunt replaced", [])
+    doubts = doubts_beside(folders[:1])
+    assert {each.end_utc for each in doubts} == {restart.made_utc}
+    assert not any(each.covers(restart.made_utc) for each in doubts)
+    (document,) = (tmp_path / FOLDER).iterdir()
+    document.write_text(document.read_text().replace(restart.made_utc, "yesterday"))
+    assert "does not match format" in " ".join(read_restarts([tmp_path])[1])
 
 
 def test_doubts_come_from_the_folder_of_the_runs(tmp_path: Path) -> None:

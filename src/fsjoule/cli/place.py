@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +21,9 @@ from fsjoule.cli.common import (
     progress,
     replace_text,
 )
+
+if TYPE_CHECKING:
+    from fsjoule.store.standards import CheckedPlace
 
 app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one job, and show all places.")
 
@@ -68,6 +71,9 @@ def hold(
 
 @app.command("drift")
 def drift(
+    place: Annotated[
+        str | None, typer.Argument(help="Only this place, with its earlier charts; NAME or NAME@EXPORTER.")
+    ] = None,
     *,
     results: Annotated[
         list[Path] | None,
@@ -89,30 +95,34 @@ def drift(
         bool,
         typer.Option("--mark", help="Make places that are out of control doubtful, and good when they are in control."),
     ] = False,
+    restart: Annotated[
+        str | None,
+        typer.Option("--restart", metavar="WHY", help="Begin new charts of PLACE from now on, after a repair."),
+    ] = None,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Check whether places still measure what they did, by control charts of the runs of a fixed suite.
 
-    A new chart begins with another meter, calibration, board or kernel.
+    A new chart begins with another meter, calibration, board or kernel, or with --restart.
 
     Exit code: 0 in control, 1 a place is out of control or two places do not agree, 2 wrong input.
 
-    Example: fsjoule place drift --results /srv/results --between bench-3,bench-4 --chart drift.svg
+    Example: fsjoule place drift --results /srv/results --between bench-3,bench-4 --chart drift.svg; fsjoule place drift
+    bench-3 --restart "shunt replaced"
     """
     from fsjoule.errors import ConfigError
-    from fsjoule.report.places.drift import agreement_table, drift_charts, drift_table, to_document
+    from fsjoule.report.places.drift import agreement_table, drift_charts, drift_table, notes, to_document
     from fsjoule.report.terminal import print_table
     from fsjoule.runs.options import DEFAULT_RESULTS
     from fsjoule.store.run_folders import find_runs
     from fsjoule.store.standards import read_checks
-    from fsjoule.verdicts.drift import Control, agreements, place_charts, place_states
+    from fsjoule.store.states import read_restarts
+    from fsjoule.verdicts.drift import Control, agreements, named_place, place_charts, place_states
 
     if not 0 < false_alarms <= _MOST_FALSE_ALARMS:
         raise ConfigError(f"--false-alarms {false_alarms:g} is not between 0 and {_MOST_FALSE_ALARMS:g}")
-    pair = between.split(",") if between is not None else []
-    if between is not None and len(pair) != _PAIR:
-        raise ConfigError(f"--between {between!r} does not name two places", hint="write --between bench-3,bench-4")
+    pair = _pair(between)
     folders, faults = find_runs(results or [Path(DEFAULT_RESULTS)])
     checks, damaged = read_checks(folders, suite)
     if not checks:
@@ -120,24 +130,51 @@ def drift(
             f"there is no run of the suite {suite} at a place",
             hint=f"measure one each night: fsjoule bench --suite {suite}",
         )
-    charts = place_charts(checks, false_alarms)
-    found = agreements(charts, pair[0].strip(), pair[1].strip()) if pair else []
+    only = named_place({check.place for check in checks}, place) if place is not None else None
+    if restart is not None:
+        _restart(only, restart.strip(), [each for each in folders if read_checks([each], suite)[0]])
+    restarts, unreadable = read_restarts({each.parent for each in folders})
+    charts = place_charts(checks, false_alarms, restarts)
+    found = agreements(charts, *pair) if pair else []
+    charts = [each for each in charts if only in (None, each.place)]
+    restarts = [each for each in restarts if only in (None, (each.place, each.exporter))]
     if json_output:
-        print_json(to_document(charts, found))
+        print_json(to_document(charts, found, restarts))
     else:
-        print_table(out, drift_table(charts), wide=wide)
-        if pair:
-            print_table(out, agreement_table(found, *pair), wide=wide)
-            if any(each.same_meter for each in found):
-                out.print("note  one meter measured both places: E_n is too small", highlight=False)
-    for path, why in (*((str(each.path), each.reason) for each in faults), *damaged.items()):
-        progress(f"warning: {path}: {why}")
+        tables = [drift_table(charts, history=only is not None)]
+        tables += [agreement_table(found, *pair)] if pair else []
+        for table in tables:
+            print_table(out, table, wide=wide)
+        for line in notes(restarts, found, history=only is not None):
+            out.print(line, highlight=False, soft_wrap=True)
+    broken = [*(f"{each.path}: {each.reason}" for each in faults), *(f"{path}: {why}" for path, why in damaged.items())]
+    for text in (*broken, *unreadable):
+        progress(f"warning: {text}")
     if chart is not None:
         replace_text(chart, drift_charts(charts))
     if mark:
-        _mark([(place.name, "; ".join(each.headline for each in open_)) for place, _, open_ in place_states(charts)])
-    doubtful = any(state is Control.OUT for _, state, _ in place_states(charts))
-    raise typer.Exit(doubtful or not all(each.agree for each in found))
+        _mark([(at.name, "; ".join(each.headline for each in open_)) for at, _, open_ in place_states(charts)])
+    states = {state for _, state, _ in place_states(charts)}
+    raise typer.Exit(Control.OUT in states or not all(each.agree for each in found))
+
+
+def _pair(between: str | None) -> list[str]:
+    from fsjoule.errors import ConfigError
+
+    pair = [] if between is None else [each.strip() for each in between.split(",")]
+    if between is not None and len(pair) != _PAIR:
+        raise ConfigError(f"--between {between!r} does not name two places", hint="write --between bench-3,bench-4")
+    return pair
+
+
+def _restart(place: CheckedPlace | None, why: str, checks: Sequence[Path]) -> None:
+    """Keep beside the run folders of checks that charts of the place begin anew."""
+    from fsjoule.errors import ConfigError
+    from fsjoule.store.states import restart_place
+
+    if place is None or not why:
+        raise ConfigError("--restart needs a place and a reason", hint='fsjoule place drift PLACE --restart "why"')
+    restart_place({each.parent for each in checks}, place.name, place.exporter, why)
 
 
 def _mark(doubts: Sequence[tuple[str, str]]) -> None:

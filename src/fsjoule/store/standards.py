@@ -39,13 +39,15 @@ class CheckedPlace(NamedTuple):
 class Conditions(NamedTuple):
     """What a check's figures depend on. If one of these changes, another level is right, and a new chart begins.
 
-    `calibration` is whatever the meter is corrected by, as text that only serves to compare.
+    `calibration` is whatever the meter is corrected by, as text that only serves to compare. `restarted_utc` is when
+    the place's charts were last begun anew by hand; "": never.
     """
 
     series: Series
     kernel: Kernel | None
     meter: str
     calibration: str
+    restarted_utc: str = ""
 
 
 class Checked(NamedTuple):

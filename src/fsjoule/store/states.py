@@ -1,4 +1,6 @@
-"""What became of changes in histories, and which runs were pruned from an index: JSON documents beside the runs.
+"""What became of changes in histories, which runs were pruned from an index, and which places were repaired.
+
+JSON documents beside the runs.
 
 No run folder has this, and no index alone. Documents are never changed: taking a state back, or a pruned run, is one
 more document. In whatever order they are read, the outcome is the same.
@@ -6,6 +8,7 @@ more document. In whatever order they are read, the outcome is the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "fsjoule.states/1"
 FOLDER: Final = "states"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+_SECOND: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class ChangeState(StrEnum):
@@ -60,10 +64,20 @@ class KeptState:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """The control charts of a place of an exporter ("" if it has none) begin anew, because of a repair: `why`."""
+
+    place: str
+    exporter: str
+    why: str
+    made_utc: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatesDocument:
     """States that were kept or taken back at one time, and runs (by id) that were pruned, or brought back after that.
 
-    The latest of a run's prunings and returns counts.
+    The latest of a run's prunings and returns counts. `restarts` are of places; the index needs none of them.
     """
 
     made_utc: str
@@ -71,6 +85,7 @@ class StatesDocument:
     taken_back: tuple[KeptState, ...] = ()
     pruned: tuple[str, ...] = ()
     brought_back: tuple[str, ...] = ()
+    restarts: tuple[Restart, ...] = ()
     schema: Literal["fsjoule.states/1"] = SCHEMA
 
 
@@ -82,9 +97,17 @@ def time_after(other_utc: str = "") -> str:
     return f"{datetime.strptime(other_utc, _TIME) + timedelta(microseconds=1):{_TIME}}"  # noqa: DTZ007 - ends in Z
 
 
+def restart_place(folders: Iterable[Path], place: str, exporter: str, why: str) -> None:
+    """Keep in the states of these folders of runs that a place's charts begin anew now. Raises StorageError."""
+    now_utc = time_after()
+    restart = Restart(place, exporter, why, f"{now_utc[: len('2026-03-09T10:00:00')]}Z")
+    for folder in folders:
+        add_states(folder / FOLDER, StatesDocument(now_utc, restarts=(restart,)))
+
+
 def add_states(folder: Path, document: StatesDocument) -> Path:
     """Write a document into the folder, which is made if necessary; returns the file. Raises StorageError."""
-    parts = ("kept", "taken_back", "pruned", "brought_back")
+    parts = ("kept", "taken_back", "pruned", "brought_back", "restarts")
     words = "-".join(part for part in parts if getattr(document, part))
     return add_document(folder, document.made_utc, words, document)
 
@@ -92,6 +115,17 @@ def add_states(folder: Path, document: StatesDocument) -> Path:
 def read_states(folder: Path) -> tuple[list[StatesDocument], list[str]]:
     """All documents of a folder, and the faults of unreadable ones; empty without a folder."""
     return read_documents(folder, _read)
+
+
+def read_restarts(folders: Iterable[Path]) -> tuple[list[Restart], list[str]]:
+    """The restarts of all documents of states in these folders of runs, oldest first, and faults of unreadable ones."""
+    found: set[Restart] = set()
+    faults: list[str] = []
+    for folder in folders:
+        documents, wrong = read_states(folder / FOLDER)
+        found |= {restart for document in documents for restart in document.restarts}
+        faults += wrong
+    return sorted(found, key=lambda each: each.made_utc), faults
 
 
 def _read(content: bytes) -> StatesDocument:
@@ -106,6 +140,8 @@ def _read(content: bytes) -> StatesDocument:
             raise ResultError(f"{state.metric!r} is no metric")
         if state.ratio is not None and not state.ratio > 0:
             raise ResultError(f"ratio: {state.ratio:g} is not a positive number")
+    for restart in document.restarts:
+        datetime.strptime(restart.made_utc, _SECOND)  # noqa: DTZ007 - ends in Z
     return document
 
 

@@ -6,8 +6,8 @@ A place with a figure that is out of control is doubtful: what it measured since
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from fsjoule.statistics.control import (
     normalised_error,
 )
 from fsjoule.store.standards import Checked, CheckedPlace, Conditions, PlaceCheck, read_checks, runs_beside
+from fsjoule.store.states import Restart, read_restarts
 
 _Subject = tuple[Metric, str, str, Kernel | None]
 """What levels of two places must share: metric, workload, board and kernel."""
@@ -43,7 +44,8 @@ class Control(StrEnum):
 class PlaceChart:
     """The chart of one figure of a place under the same conditions: `times` (UTC) and `runs` are of its checks.
 
-    It is `current` if the newest run of the workload at the place is on it. An older chart was used until `ended_utc`.
+    It is `current` if the newest run of the workload at the place is on it, and the place was not restarted after it.
+    An older chart was used until `ended_utc`.
     """
 
     place: CheckedPlace
@@ -130,15 +132,24 @@ class Agreement:
         return abs(self.error) <= 1
 
 
-def place_charts(checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARMS) -> tuple[PlaceChart, ...]:
+def place_charts(
+    checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARMS, restarts: Iterable[Restart] = ()
+) -> tuple[PlaceChart, ...]:
     """The charts of all places, by place, workload and figure, the older ones first; checks in the order of time.
 
-    `false_alarms` is the share of a place's checks with a false alarm of any of its figures.
+    `false_alarms` is the share of a place's checks with a false alarm of any of its figures. `restarts` begin charts
+    anew, oldest first.
     """
+    restarted: dict[CheckedPlace, list[str]] = {}
+    for each in restarts:
+        restarted.setdefault(CheckedPlace(each.place, each.exporter), []).append(each.made_utc)
     grouped: dict[tuple[CheckedPlace, Conditions, Metric], list[PlaceCheck]] = {}
     of_work: dict[tuple[CheckedPlace, str], list[PlaceCheck]] = {}
     figures: dict[CheckedPlace, set[tuple[str, Metric]]] = {}
-    for check in checks:
+    for measured in checks:
+        before = [utc for utc in restarted.get(measured.place, ()) if utc <= measured.started_utc]
+        conditions = measured.conditions._replace(restarted_utc=max(before, default=""))
+        check = replace(measured, conditions=conditions)
         of_work.setdefault((check.place, check.work), []).append(check)
         for metric in check.figures:
             grouped.setdefault((check.place, check.conditions, metric), []).append(check)
@@ -146,9 +157,10 @@ def place_charts(checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARM
 
     def drawn(place: CheckedPlace, conditions: Conditions, metric: Metric, group: list[PlaceCheck]) -> PlaceChart:
         checked = tuple(each.figures[metric] for each in group)
-        all_checks = of_work[place, group[-1].work]
-        later = (each.started_utc for each in all_checks if each.started_utc > group[-1].started_utc)
-        current = group[-1].run_id == all_checks[-1].run_id
+        all_checks, last_utc = of_work[place, group[-1].work], group[-1].started_utc
+        later = [each.started_utc for each in all_checks if each.started_utc > last_utc]
+        again = [utc for utc in restarted.get(place, ()) if utc > last_utc]
+        current = group[-1].run_id == all_checks[-1].run_id and not again
         limits = limits_for(len(figures[place]), false_alarms)
         return PlaceChart(
             place=place,
@@ -160,7 +172,7 @@ def place_charts(checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARM
             checked=checked,
             drawn=chart((each.value for each in checked), limits),
             current=current,
-            ended_utc=None if current else next(later, None),
+            ended_utc=None if current else min((*later[:1], *again), default=None),
         )
 
     charts = [drawn(*key, group) for key, group in grouped.items()]
@@ -168,8 +180,8 @@ def place_charts(checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARM
 
 
 def state_of(charts: Iterable[PlaceChart], place: CheckedPlace) -> Control:
-    """The worst state of a place's current figures."""
-    states = {each.state for each in charts if each.place == place and each.current}
+    """The worst state of a place's current figures; unknown without any."""
+    states = {each.state for each in charts if each.place == place and each.current} or {Control.UNKNOWN}
     return next((each for each in (Control.OUT, Control.UNKNOWN) if each in states), Control.IN)
 
 
@@ -178,7 +190,8 @@ def agreements(charts: Sequence[PlaceChart], one: str, other: str) -> list[Agree
 
     Raises ConfigError for an unknown place, for a name that several labs have, and if there is no such figure.
     """
-    ours, theirs = (_metered(charts, _named(charts, name)) for name in (one, other))
+    places = {each.place for each in charts}
+    ours, theirs = (_metered(charts, named_place(places, name)) for name in (one, other))
     found = [
         Agreement(key[0], work, mine, theirs[key][0], same_meter=meter == theirs[key][1])
         for key, (mine, meter, work) in ours.items()
@@ -203,11 +216,11 @@ def _metered(charts: Iterable[PlaceChart], place: CheckedPlace) -> dict[_Subject
     return levels
 
 
-def _named(charts: Iterable[PlaceChart], name: str) -> CheckedPlace:
-    places = sorted({each.place for each in charts})
-    found = [each for each in places if name in (each.name, place_text(each))]
+def named_place(places: Collection[CheckedPlace], name: str) -> CheckedPlace:
+    """The place NAME, or NAME@EXPORTER. Raises ConfigError for an unknown one, and if several labs have it."""
+    found = sorted(each for each in places if name in (each.name, place_text(each)))
     if not found:
-        raise ConfigError.unknown("place", name, [each.name for each in places])
+        raise ConfigError.unknown("place", name, [each.name for each in sorted(places)])
     if len(found) > 1:
         raise ConfigError(f"{len(found)} labs have a place {name}", hint=f"write {place_text(found[0])}")
     return found[0]
@@ -220,8 +233,10 @@ def place_text(place: CheckedPlace) -> str:
 
 def doubts_beside(folders: Iterable[Path]) -> tuple[Doubt, ...]:
     """When places were out of control, by the checks in the folders that hold these runs; damaged runs are left out."""
-    checks, _ = read_checks(runs_beside(folders))
-    return tuple(doubt for each in place_charts(checks) for doubt in each.doubts)
+    runs = runs_beside(folders)
+    checks, _ = read_checks(runs)
+    restarts, _ = read_restarts({run.parent for run in runs})
+    return tuple(doubt for each in place_charts(checks, restarts=restarts) for doubt in each.doubts)
 
 
 def place_states(charts: Sequence[PlaceChart]) -> Iterator[tuple[CheckedPlace, Control, list[Doubt]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import altair as alt
@@ -12,6 +13,7 @@ from fsjoule.report import style
 from fsjoule.report.svg import Rows, draw, specification, stacked
 from fsjoule.report.table import Cell, Column, Table, Tone, listing, word
 from fsjoule.statistics.control import LEAST_CHECKS, Level
+from fsjoule.store.states import Restart
 from fsjoule.verdicts.drift import Agreement, Control, PlaceChart, place_states, place_text
 
 SCHEMA: Final = "fsjoule.drift/1"
@@ -20,8 +22,11 @@ _HEIGHT: Final = 150
 _TONES: Final = {Control.IN: Tone.GOOD, Control.OUT: Tone.BAD, Control.UNKNOWN: Tone.PLAIN}
 
 
-def drift_table(charts: Sequence[PlaceChart]) -> Table:
-    """One row per place and current figure. `spread` is of single checks, `off` counts those that were off alone."""
+def drift_table(charts: Sequence[PlaceChart], *, history: bool = False) -> Table:
+    """One row per place and current figure, with `history` also for earlier charts.
+
+    `spread` is of single checks, `off` counts those that were off alone.
+    """
     columns = (
         word("place"),
         word("work"),
@@ -34,7 +39,19 @@ def drift_table(charts: Sequence[PlaceChart]) -> Table:
         word("since", optional=True),
         word("meter", optional=True),
     )
-    return listing(columns, [_row(each, charts) for each in charts if each.current])
+    return listing(columns, [_row(each, charts) for each in charts if each.current or history])
+
+
+def notes(restarts: Iterable[Restart], found: Iterable[Agreement], *, history: bool = False) -> list[str]:
+    """`note  bench-3: begun anew 2026-11-30, shunt replaced`: a place's last restart, with `history` all of them."""
+    lines = {
+        (each.place, each.exporter, each.made_utc if history else ""): (
+            f"note  {each.place}: begun anew {each.made_utc[:10]}, {each.why}"
+        )
+        for each in restarts
+    }
+    same = any(each.same_meter for each in found)
+    return [*lines.values(), *["note  one meter measured both places: E_n is too small"] * same]
 
 
 def _row(one: PlaceChart, charts: Iterable[PlaceChart]) -> tuple[str | Cell, ...]:
@@ -59,11 +76,17 @@ def _name(one: PlaceChart, charts: Iterable[PlaceChart]) -> str:
 
 
 def state_text(one: PlaceChart) -> str:
-    """`in control`; `out of control since 2026-11-02: +0.8 %`; `too few checks: 5 of 8`."""
+    """`in control`; `out of control since 2026-11-02: +0.8 %`; `too few checks: 5 of 8`; `in control until DAY`."""
     if one.state is Control.OUT:
         doubt = one.doubts[-1]
-        return f"{Control.OUT} since {doubt.begin_utc[:10]}: {doubt.text}"
+        return f"{Control.OUT} since {doubt.begin_utc[:10]}: {doubt.text}{_until(one)}"
+    if not one.current:
+        return f"{one.state}{_until(one)}"
     return f"{Control.UNKNOWN}: {len(one.times)} of {LEAST_CHECKS}" if one.state is Control.UNKNOWN else str(one.state)
+
+
+def _until(one: PlaceChart) -> str:
+    return "" if one.ended_utc is None else f" until {one.ended_utc[:10]}"
 
 
 def agreement_table(found: Iterable[Agreement], one: str, other: str) -> Table:
@@ -86,8 +109,10 @@ def _level(level: Level, unit: str) -> str:
     return f"{level.value:.4f} ± {2 * level.uncertainty:.4f} {unit}"
 
 
-def to_document(charts: Sequence[PlaceChart], found: Sequence[Agreement] = ()) -> dict[str, Any]:
-    """States of places, every chart with its checks, and agreements."""
+def to_document(
+    charts: Sequence[PlaceChart], found: Sequence[Agreement] = (), restarts: Sequence[Restart] = ()
+) -> dict[str, Any]:
+    """States of places, every chart with its checks, restarts, and agreements."""
     return {
         "schema": SCHEMA,
         "places": [
@@ -100,6 +125,7 @@ def to_document(charts: Sequence[PlaceChart], found: Sequence[Agreement] = ()) -
             for place, state, open_ in place_states(charts)
         ],
         "charts": [_chart_document(each) for each in charts],
+        "restarts": [asdict(each) for each in restarts],
         "agreements": [
             {
                 "metric": each.metric,
@@ -127,6 +153,7 @@ def _chart_document(one: PlaceChart) -> dict[str, Any]:
         "kernel": kernel.label if kernel else None,
         "meter": one.conditions.meter,
         "current": one.current,
+        "ended": one.ended_utc,
         "state": one.state,
         "level": drawn.level,
         "spread": drawn.spread,
