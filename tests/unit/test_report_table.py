@@ -5,10 +5,18 @@ from __future__ import annotations
 import io
 
 import pytest
+from results_factory import make_run
 from rich.console import Console
 
-from fsjoule.report.table import Cell, Column, Table, listing, shortened, word
+from fsjoule.model.metrics import TIMED_METRICS
+from fsjoule.report.findings import gate_table
+from fsjoule.report.table import Cell, Column, Table, listing, shortened, told_apart, word
 from fsjoule.report.terminal import print_table
+from fsjoule.statistics.gate import SequentialState
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.ratios import Interval
+from fsjoule.store.finding import Finding, Subject
+from fsjoule.suites import suite
 
 KERNEL = "6.12.107-next-20260101-00012-gabcdef012345-with-a-very-long-local-version"
 VARIANTS = [f"ext4:journal_data+noatime+commit={n}" for n in range(40)]
@@ -74,3 +82,56 @@ def test_no_figure_is_ever_cut(room: int) -> None:
 def test_both_ends_of_a_shortened_name_stay() -> None:
     assert shortened("ext4:journal_data+commit=60", 12) == "ext4:j…it=60"
     assert shortened("ext4", 12) == "ext4"
+
+
+def segments(*further: str) -> Table:
+    """A gate on power-on's series, in the figures that it judges."""
+    state = SequentialState(Outcome.UNDECIDED, more=False, pairs=4, ratio=0.9)
+    findings = [
+        Finding(
+            subject=Subject(name, make_run().measurements[0].series, simulated=True, label=f"ext4 {name}"),
+            metric=metric,
+            outcome=state.decision,
+            ratio=state.ratio,
+            interval=Interval(0.8912, 0.9123),
+            matters=0.02,
+            baseline=10.0,
+            candidate=9.0,
+            boots=(4, 4),
+            basis=state,
+        )
+        for name in (*(each.identity for each in suite("power-on").workloads), *further)
+        for metric in TIMED_METRICS
+    ]
+    return gate_table("18 figures", findings, simulated=True)
+
+
+def test_segments_of_a_boot_are_told_apart_in_80_columns() -> None:
+    lines = printed(segments())
+    assert max(map(len, lines)) <= 80
+    assert "18 figures, ext4  simulated" in lines
+    names = [line.split()[0] for line in lines if " duration " in line]
+    assert names == ["power-on", *(f"power-on-{name}" for name in ("power", "spl", "u-boot", "kernel", "init"))]
+    assert "left out at this width" in " ".join(lines)
+
+
+def test_two_kinds_of_one_segment_keep_what_they_differ_in() -> None:
+    kernel, init = (each.identity for each in suite("power-on").workloads[-2:])
+    both = segments("power-on-init 0123abcd")
+    assert {*both.fitted(90).table.heads} >= {init, "power-on-init 0123abcd", "power-on-kernel"}
+    assert f"ext4 {kernel}" in "\n".join(printed(both, wide=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["ext4 read-16k", "ext4 write-16k"], ("ext4", ["read-16k", "write-16k"])),
+        (["ext4 read-16k", "btrfs read-16k"], ("", ["ext4 read-16k", "btrfs read-16k"])),
+        (["ext4 mkfs", "ext4 mkfs"], ("ext4", ["mkfs", "mkfs"])),
+        (["ext4", "ext4 on dm-crypt"], ("", ["ext4", "ext4 on dm-crypt"])),
+        (["ext4 a 0123abcd", "ext4 a 4567cdef"], ("ext4 a", ["0123abcd", "4567cdef"])),
+        ([], ("", [])),
+    ],
+)
+def test_what_all_names_begin_with_is_dropped(names: list[str], told: tuple[str, list[str]]) -> None:
+    assert told_apart(names) == told

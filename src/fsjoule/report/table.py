@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 GAP: Final = 2
@@ -13,6 +15,7 @@ GAP: Final = 2
 _USUAL: Final = 30
 _SHORTEST: Final = 12
 _ELLIPSIS: Final = "…"
+_DIGEST: Final = re.compile(r" [0-9a-f]{8}\b")  # of a workload's own words, in the name of its series
 
 
 class Tone(StrEnum):
@@ -77,6 +80,11 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     breaks: frozenset[int] = frozenset()
 
+    @property
+    def heads(self) -> list[str]:
+        """The first column's texts."""
+        return [row[0].joined for row in self.rows]
+
     def widths(self) -> list[int]:
         """Each column's width in characters."""
         return [
@@ -85,6 +93,19 @@ class Table:
         ]
 
     def fitted(self, room: int) -> Fitted:
+        """The table in at most `room` characters, and in one piece, as `cut`.
+
+        The first head loses what does not tell rows apart before any of its names is shortened.
+        """
+        fitted = self.cut(room)
+        if not self.columns[0].head or fitted.table.heads == self.heads:
+            return fitted
+        shared, names = told_apart(self.heads)
+        rows = tuple((replace(row[0], text=name, sd=""), *row[1:]) for name, row in zip(names, self.rows, strict=True))
+        title = ", ".join(filter(None, (self.title, shared)))
+        return replace(replace(self, title=title, rows=rows).cut(room), is_shortened=True)
+
+    def cut(self, room: int) -> Fitted:
         """The table in at most `room` characters, and in one piece.
 
         Optional columns go first, the last ones before the others. Then words are shortened in the middle, for names
@@ -159,6 +180,19 @@ def listing(columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]]) -> 
     """A list of things that has no title."""
     filled = (tuple(Cell(cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
     return Table("", simulated=False, columns=tuple(columns), rows=tuple(filled))
+
+
+def told_apart(names: Sequence[str]) -> tuple[str, list[str]]:
+    """The words that all names begin with, and the rest of each, without digests that no other name differs in.
+
+    `ext4 power-on-init 5fdb1460` and `ext4 power-on-kernel 95fdb146` are `power-on-init` and `power-on-kernel`.
+    """
+    bare = {name: _DIGEST.sub("", name) for name in names}
+    counts = Counter(bare.values())
+    words = {name: (text if counts[text] == 1 else name).split(" ") for name, text in bare.items()}
+    begins = zip(*(each[:-1] for each in words.values()), strict=False)
+    shared = [each[0] for each in takewhile(lambda each: len({*each}) == 1, begins)]
+    return " ".join(shared), [" ".join(words[name][len(shared) :]) for name in names]
 
 
 def shortened(text: str, width: int) -> str:

@@ -40,8 +40,8 @@ def table_lines(table: Table, room: int | None, rest: str = "") -> Iterator[Cons
     if room is not None:
         fitted = table.fitted(room - _MARGIN)
         shown, left_out, is_shortened = fitted.table, fitted.left_out, fitted.is_shortened
-    if table.title:
-        title = Text(f"\n{table.title}", style="bold")
+    if shown.title:
+        title = Text(f"\n{shown.title}", style="bold")
         if table.simulated:
             title.append("  simulated", style="yellow")
         yield title
