@@ -12,8 +12,7 @@ from simulation import PLAIN, STALLS, Scenario, boots
 
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.comparison import Comparison, Verdict, compare
-from fsjoule.statistics.criteria import Criteria
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 
 CALM = (100.0, 100.4, 99.7, 100.2, 99.9, 100.1, 99.6, 100.3)
 WRONG: tuple[Figure, ...] = (math.nan, math.inf, 0.0, None, -3.0)

@@ -17,8 +17,7 @@ from fsjoule.model import KERNEL_WARNED, Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
 from fsjoule.model.series import Point, Where
 from fsjoule.report.comparison import ComparisonView, answer
-from fsjoule.statistics.criteria import Criteria
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.sides import Sources

@@ -9,7 +9,7 @@ from scipy import stats
 from simulation import Scenario, boots
 
 from fsjoule.statistics.comparison import detectable, least_p, relative_noise
-from fsjoule.statistics.criteria import Criteria
+from fsjoule.statistics.outcome import Criteria
 
 
 def main() -> None:

@@ -18,8 +18,7 @@ from fsjoule.report.forest_chart import forest_chart, forest_charts
 from fsjoule.report.numbers import change_text, percent, range_text, signed
 from fsjoule.report.words import means
 from fsjoule.statistics.comparison import Verdict
-from fsjoule.statistics.criteria import Criteria
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 from fsjoule.statistics.ratios import Interval, Ratio
 from fsjoule.store.finding import Finding, Subject, important_first
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged

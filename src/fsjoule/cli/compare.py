@@ -17,7 +17,7 @@ from fsjoule.cli.outputs import outputs
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.options import flag, option
-from fsjoule.statistics.criteria import Criteria
+from fsjoule.statistics.outcome import Criteria
 
 if TYPE_CHECKING:
     from fsjoule.verdicts.comparison import Compared

@@ -15,9 +15,8 @@ from fsjoule.report.findings import comparison_table
 from fsjoule.report.renderers import CaseState, VerdictCase
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.words import counts_text, named
-from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.nights import LEAST_RUNS
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 from fsjoule.store.finding import news
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.nights import LEAST_RUNS, SidesEvidence, sides_evidence
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 from fsjoule.statistics.ratios import Floats, Interval, Ratio, ratio_of_medians
 from fsjoule.statistics.superiority import KERNELS, SuperiorityStatement, e_bh, statements
 

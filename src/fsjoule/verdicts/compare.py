@@ -11,8 +11,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import CRASH_METRICS, FIO_METRICS, HELD_METRICS, TIMED_METRICS, Figure, Metric
 from fsjoule.model.series import Point, Series, Side, comparable, step_share
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
-from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
+from fsjoule.statistics.outcome import Criteria
 from fsjoule.store.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.comparison import Compared, Judged
 from fsjoule.verdicts.drift import Doubt

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsjoule.statistics.comparison import Verdict
-from fsjoule.statistics.criteria import Criteria
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 from fsjoule.store.finding import Finding, KernelWarning, Subject
 
 Judged = Finding[Verdict[Subject]]

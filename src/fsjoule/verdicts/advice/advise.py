@@ -19,9 +19,8 @@ import numpy as np
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.comparison import Comparison, compare
-from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.estimate import Estimate
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Criteria, Outcome
 from fsjoule.statistics.ratios import Floats, Interval
 from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, SuperiorityRule, SuperiorityStatement, statements
 from fsjoule.store.reader import LoadedRun
