@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, t
 
 from fsjoule.statistics.estimate import bounded_mean, estimate_of
-from fsjoule.statistics.proportions import clopper_pearson
+from fsjoule.statistics.spread import clopper_pearson
 
 
 def test_without_the_instrument_it_is_students_interval() -> None:

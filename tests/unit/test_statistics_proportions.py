@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binom
 
 from fsjoule.errors import ConfigError
-from fsjoule.statistics.proportions import clopper_pearson
+from fsjoule.statistics.spread import clopper_pearson
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import series_labels
 from fsjoule.model.layer import base_of
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
-from fsjoule.statistics.proportions import clopper_pearson
-from fsjoule.statistics.spread import Spread, spread_of
+from fsjoule.statistics.spread import Spread, clopper_pearson, spread_of
 from fsjoule.suites.published.catalogue import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 from fsjoule.verdicts.filesystems import Preferred, layer_costs

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fsjoule.statistics.proportions import DEFAULT_CONFIDENCE
+from fsjoule.statistics.spread import DEFAULT_CONFIDENCE
 
 _STEPS = 80  # of a bisection, each of which halves the interval
 
