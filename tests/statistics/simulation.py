@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.statistics.order import Turn, interleaved
+from fsjoule.statistics.figures import Turn, interleaved
 
 Floats = npt.NDArray[np.float64]
 Drift = Literal["none", "linear", "walk"]

@@ -18,7 +18,7 @@ from fsjoule.ports import CommandResult
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, _left_out, run_pairs
 from fsjoule.runs.request import choose
-from fsjoule.statistics.order import Turn, interleaved
+from fsjoule.statistics.figures import Turn, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Planning, plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 

@@ -22,8 +22,7 @@ from fsjoule.model.metrics import (
     step_of,
     uncertainty_of,
 )
-from fsjoule.statistics.figures import one_per_boot
-from fsjoule.statistics.order import Turn, interleaved
+from fsjoule.statistics.figures import Turn, interleaved, one_per_boot
 
 
 def measured(operation: IoPattern | TimedKind) -> Measurement:

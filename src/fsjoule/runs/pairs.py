@@ -29,7 +29,7 @@ from fsjoule.model.metrics import Figure, figure_of, metrics_of, step_in
 from fsjoule.model.series import Series
 from fsjoule.runs.open_run import Observer, held_run
 from fsjoule.runs.request import RunRequest
-from fsjoule.statistics.order import Turn
+from fsjoule.statistics.figures import Turn
 from fsjoule.store.points import read_points
 from fsjoule.store.run_folders import FolderFault
 from fsjoule.verdicts.drift import doubts_beside

@@ -35,7 +35,7 @@ from fsjoule.report.answer import first_decided, progress_text
 from fsjoule.report.oneline import plan_lines
 from fsjoule.runs.held_lab import HeldLab, check_equipment
 from fsjoule.runs.request import MOST_MEASUREMENTS, RunRequest, check_profiled, least_boots
-from fsjoule.statistics.order import Turn, interleaved
+from fsjoule.statistics.figures import Turn, interleaved
 from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.store.files import check_writable
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file

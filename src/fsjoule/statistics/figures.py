@@ -1,10 +1,12 @@
-"""Figures for statistics: one per boot, finite and above zero."""
+"""Boots for statistics: the order of those of two sides, and one figure of each, finite and above zero."""
 
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
+from enum import StrEnum
 
 from fsjoule.model.metrics import Figure
 
@@ -43,3 +45,22 @@ def _median(figures: Sequence[Figure]) -> Figure:
         return None
     # A median with NaN would depend on the order.
     return math.nan if any(map(math.isnan, present)) else statistics.median(present)
+
+
+class Turn(StrEnum):
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+
+
+def interleaved(pairs: int, *, seed: int) -> tuple[tuple[Turn, Turn], ...]:
+    """The order of both boots of each pair: ABBA or BAAB, drawn for every two pairs.
+
+    In two such pairs a steady drift affects both sides equally; the draw keeps periodic disturbances from always
+    meeting the same side (Box, Hunter, Hunter: Statistics for Experimenters, 2nd edition 2005, chapter 4).
+    """
+    draw = random.Random(seed)  # noqa: S311 - a recorded order, not a secret
+    straight, reverse = (Turn.BASELINE, Turn.CANDIDATE), (Turn.CANDIDATE, Turn.BASELINE)
+    order: list[tuple[Turn, Turn]] = []
+    while len(order) < pairs:
+        order += draw.choice([[straight, reverse], [reverse, straight]])
+    return tuple(order[:pairs])

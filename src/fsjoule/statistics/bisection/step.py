@@ -33,7 +33,7 @@ from fsjoule.statistics.bisection.question import (
     Purpose,
 )
 from fsjoule.statistics.evidence import KnownNoise
-from fsjoule.statistics.order import Turn, interleaved
+from fsjoule.statistics.figures import Turn, interleaved
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.ratios import Floats
 
