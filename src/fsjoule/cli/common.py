@@ -25,8 +25,7 @@ from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.model.labels import counted
 from fsjoule.runs.options import Option, PlaceOptions, rows
-from fsjoule.store.files import check_writable
-from fsjoule.store.progress import Watcher
+from fsjoule.store.files import Watcher, check_writable
 
 if TYPE_CHECKING:
     from fsjoule.store.reader import LoadedRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -60,3 +60,12 @@ def check_writable(folder: Path, option: str) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(said, hint="make room on that disk, or choose another folder") from error
         raise ConfigError(said, hint="choose another folder") from error
+
+
+# Gets what is done and of how much, in runs, folders or bytes: what it is, whoever watches knows.
+Watcher = Callable[[int, int], None]
+
+
+def unwatched(done: int, of: int) -> None:
+    """A watcher for commands that nobody watches."""
+    del done, of

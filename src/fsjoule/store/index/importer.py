@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
+from fsjoule.store.files import Watcher, unwatched
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.states import bring_back, import_states
 from fsjoule.store.index.writer import Writer, portions, remove_runs
-from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.run_folders import FolderFault, beside_runs, check_folders, find_runs
 from fsjoule.store.states import FOLDER
 

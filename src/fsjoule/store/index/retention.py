@@ -13,11 +13,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection, func, select
 
 from fsjoule.model import REFERENCE_KERNEL
+from fsjoule.store.files import Watcher, unwatched
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.schema import change_states, kernels, measurements, runs, series
 from fsjoule.store.index.states import merge, pruning_of
 from fsjoule.store.index.writer import portions, remove_runs
-from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.states import add_states
 
 

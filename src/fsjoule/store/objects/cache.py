@@ -25,10 +25,10 @@ from fsjoule.host.cache.contents import fingerprint
 from fsjoule.host.cache.locks import is_used_here, unused, use
 from fsjoule.host.paths import cache_folder
 from fsjoule.store.archive import digest_table, is_document, run_digest
+from fsjoule.store.files import Watcher, unwatched
 from fsjoule.store.objects.address import Address, is_address, parse_address
 from fsjoule.store.objects.archives import Archive, listed_runs, newest, unpack
 from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
-from fsjoule.store.progress import Watcher, unwatched
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"
 _LIMIT_GIB: Final = 10.0

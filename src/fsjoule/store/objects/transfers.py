@@ -23,6 +23,7 @@ from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.files import flush_folder
 from fsjoule.model import RunStatus
 from fsjoule.store.archive import ARCHIVE_SUFFIX, digest_table, pack_run, run_digest
+from fsjoule.store.files import Watcher, unwatched
 from fsjoule.store.folder import FETCHED, RUN_NAME, is_being_written
 from fsjoule.store.objects.address import is_run_name
 from fsjoule.store.objects.archives import (
@@ -36,7 +37,6 @@ from fsjoule.store.objects.archives import (
     unpack,
 )
 from fsjoule.store.objects.bucket import Bucket, in_parallel
-from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file, run_files
 
 _OTHER: Final = "the store has another content under its name"
