@@ -17,9 +17,8 @@ from command_line import PROGRAM, CommandLine, Done, command_line
 from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
 
 from fsjoule.ci.kernelci import poll as poller
-from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, Api
+from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, Api, Kcidb, kcidb_of
 from fsjoule.ci.kernelci.job import KernelCIJob, bring_kernel, check_source, definition_of
-from fsjoule.ci.kernelci.kcidb import Kcidb, kcidb_of
 from fsjoule.errors import ConfigError, KernelCIError, LabError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir

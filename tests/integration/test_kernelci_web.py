@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from kernelci_server import KCIDB_TOKEN, TOKEN, KernelCI, kernelci_server
 
-from fsjoule.ci.kernelci.api import Api
-from fsjoule.ci.kernelci.kcidb import Kcidb, kcidb_of
-from fsjoule.ci.kernelci.web import asked, download
+from fsjoule.ci.kernelci.api import Api, Kcidb, asked, download, kcidb_of
 from fsjoule.errors import ConfigError, KernelCIError
 from fsjoule.host.web import is_address
 

@@ -5,6 +5,6 @@ has the guide.
 Called by: `cli`.
 May call: `runs`, `lab`, `report`, `store`, `kernels`, `suites`, `host` and below.
 
-Entry points: `api.Api` (KernelCI's events and nodes), `kcidb.Kcidb` (where figures go), `poll.Poller` (one job after
+Entry points: `api.Api` (KernelCI's events and nodes), `api.Kcidb` (where figures go), `poll.Poller` (one job after
 the other).
 """

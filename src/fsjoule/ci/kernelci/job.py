@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
-from fsjoule.ci.kernelci.api import is_node
-from fsjoule.ci.kernelci.web import asked, download
+from fsjoule.ci.kernelci.api import asked, download, is_node
 from fsjoule.errors import ConfigError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.host.web import is_address, is_private

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import kernels
-from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, TOKEN_VARIABLE, Api
+from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, KCIDB_VARIABLE, TOKEN_VARIABLE, Api, Kcidb
 from fsjoule.ci.kernelci.job import KernelCIJob, bring_kernel, check, check_source, definition_of, job_of
-from fsjoule.ci.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts, process
@@ -58,7 +57,7 @@ _REFUSED: Final = "refused"
 _KEY: Final = 16
 _FAILED: Final = 1  # a bench's exit code: invalid measurements
 # A bench runs what its lab has configured, and needs no token.
-_NO_TOKENS: Final = {TOKEN_VARIABLE: None, VARIABLE: None}
+_NO_TOKENS: Final = {TOKEN_VARIABLE: None, KCIDB_VARIABLE: None}
 _ERROR: Final = "ERROR: "
 _LAST_BYTES: Final = 1 << 16
 _PANIC: Final = "did not boot: Kernel panic"

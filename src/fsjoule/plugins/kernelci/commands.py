@@ -47,8 +47,7 @@ def poll(
     import os
     import time
 
-    from fsjoule.ci.kernelci.api import TOKEN_VARIABLE, Api
-    from fsjoule.ci.kernelci.kcidb import VARIABLE, kcidb_of
+    from fsjoule.ci.kernelci.api import KCIDB_VARIABLE, TOKEN_VARIABLE, Api, kcidb_of
     from fsjoule.ci.kernelci.poll import KernelCILab, Poller
     from fsjoule.errors import KernelCIError
     from fsjoule.host import interrupts
@@ -61,7 +60,7 @@ def poll(
     from fsjoule.runs.request import choose
 
     server = Api(api, os.environ.get(TOKEN_VARIABLE, "").strip())
-    database = kcidb_of(written) if (written := os.environ.get(VARIABLE, "").strip()) else None
+    database = kcidb_of(written) if (written := os.environ.get(KCIDB_VARIABLE, "").strip()) else None
     check_origin(origin)
     environment = read_environment(lg_env)
     kernel = next(iter(load_recipe(recipes_folder(), environment.profile.recipe).kernels))
@@ -76,7 +75,7 @@ def poll(
             user = server.user()
         progress(f"{server.url}: {user} takes jobs of {runtime} for {platform}")
         if database is None:
-            progress(f"{VARIABLE} is not set: figures are not sent to KCIDB")
+            progress(f"{KCIDB_VARIABLE} is not set: figures are not sent to KCIDB")
         while True:
             try:
                 done = poller.once()
