@@ -24,7 +24,6 @@ from fsjoule.host.project_file import project_table
 from fsjoule.model.plan import Plan
 from fsjoule.suites import fio_file
 from fsjoule.suites.ageing import check_aged
-from fsjoule.suites.carried import own_files, packed, unpacked
 from fsjoule.suites.estimate import BoardRates, Pace, PlanEstimate, estimate, learned, left_text
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
@@ -38,7 +37,16 @@ from fsjoule.suites.plan import (
     repetition_seed,
 )
 from fsjoule.suites.suite import Suite
-from fsjoule.suites.suite_file import SUFFIX, is_suite_name, read_suite, suite_name, suites_in
+from fsjoule.suites.suite_file import (
+    SUFFIX,
+    is_suite_name,
+    own_files,
+    packed,
+    read_suite,
+    suite_name,
+    suites_in,
+    unpacked,
+)
 
 __all__ = [
     "SCRATCH_ROOT",

@@ -1,10 +1,17 @@
-"""Suites as TOML files: fsjoule's own in `definitions/`, those of packages, and the user's."""
+"""Suites as TOML files: fsjoule's own in `definitions/`, those of packages, and the user's.
+
+A user's suite also goes where its file is not: into a plan, and to another computer.
+"""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -27,6 +34,7 @@ from fsjoule.model.workload import (
 from fsjoule.suites import fio_options
 from fsjoule.suites.suite import OUR_FILESYSTEMS, Suite
 
+_GZIP: Final = 31  # zlib's number for it
 SUFFIX: Final = ".toml"
 _HINT: Final = "docs/suites.md explains every field of a suite"
 _TABLE: Final = "suite"
@@ -425,3 +433,32 @@ def _each(table: dict[str, Any], key: str) -> list[Any]:
 
 def _bytes(mib: float) -> int:
     return round(mib * MIB / KIB) * KIB
+
+
+def own_files(chosen: Suite) -> dict[str, bytes]:
+    """A user's suite for another computer: its file by the suite's name, and the files of its commands beside it."""
+    file = Path(chosen.file)
+    text = file.read_bytes()
+    names: list[str] = []
+    if file.name.endswith(SUFFIX):
+        table = tomllib.loads(text.decode())["suite"]
+        names = [name for workload in table["workload"] for name in workload.get("files", ())]
+    return {chosen.name + file.suffix: text} | {name: (file.parent / name).read_bytes() for name in names}
+
+
+def packed(contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Files as a plan keeps them."""
+    return {key: base64.b64encode(gzip.compress(each, mtime=0)).decode() for key, each in contents.items()}
+
+
+def unpacked(files: Mapping[str, str]) -> dict[str, bytes]:
+    """The files of a plan by their SHA-256. Raises ConfigError if one is not what its name says."""
+    contents: dict[str, bytes] = {}
+    for key, text in files.items():
+        try:
+            contents[key] = zlib.decompressobj(_GZIP).decompress(base64.b64decode(text, validate=True), MOST_FILE_BYTES)
+        except (ValueError, zlib.error) as error:
+            raise ConfigError(f"the plan's file {key[:12]} is damaged: {error}") from error
+        if hashlib.sha256(contents[key]).hexdigest() != key:
+            raise ConfigError(f"the plan's file {key[:12]} is damaged: it has another checksum")
+    return contents
