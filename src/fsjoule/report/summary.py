@@ -32,7 +32,7 @@ from fsjoule.model.layer import base_of
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
 from fsjoule.statistics.spread import Spread, clopper_pearson, spread_of
 from fsjoule.suites.published.catalogue import PublishedRow, row_for
-from fsjoule.suites.published.summary import SuiteSummary, suite_summary
+from fsjoule.suites.published.measured import SuiteSummary, suite_summary
 from fsjoule.verdicts.filesystems import Preferred, layer_costs
 
 # The order of phases in tables; a run's further phases follow.

@@ -23,9 +23,8 @@ from fsjoule.suites import SUITES
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import FigureCell, Found, Quantity
 from fsjoule.suites.published.doubts import Doubt
-from fsjoule.suites.published.measured import part_of
+from fsjoule.suites.published.measured import Told, part_of
 from fsjoule.suites.published.statements import Holds, Reading, StatementAnswer, StatementSource
-from fsjoule.suites.published.summary import Told
 
 __all__ = ["NOTE", "SuitePage", "suite_page"]
 

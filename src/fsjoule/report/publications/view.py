@@ -22,8 +22,7 @@ from fsjoule.report.tables import FEWER, PUBLISHED, figures, repetitions
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
-from fsjoule.suites.published.measured import RepetitionRow
-from fsjoule.suites.published.summary import SuiteSummary
+from fsjoule.suites.published.measured import RepetitionRow, SuiteSummary
 
 FOOTNOTE: Final = f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure"
 
