@@ -132,7 +132,7 @@ from pathlib import Path
 
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.meter.instruments import SearchResult
-from fsjoule.meter.links.polled import PolledMeter
+from fsjoule.meter.links.recording import PolledMeter
 from fsjoule.meter.protocol.polled import PolledTrace
 from fsjoule.model import PlainInfo
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.instruments import SearchResult
-from fsjoule.meter.links.polled import Ask, PolledMeter
+from fsjoule.meter.links.recording import Ask, PolledMeter
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace, is_package
 from fsjoule.model import PlainInfo
 

@@ -21,7 +21,7 @@ from fsjoule.host.extras import need
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
-from fsjoule.meter.links.polled import Ask, PolledMeter
+from fsjoule.meter.links.recording import Ask, PolledMeter
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo
 from fsjoule.model.meter import READ_S
