@@ -14,8 +14,8 @@ from sqlalchemy import text as sql
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.places import Lab
 from fsjoule.model.series import Order, Where
-from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.settings import Settings
+from fsjoule.report.service.start import Overviews
 from fsjoule.store.index.database import Index, open_index, state_of
 from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 from fsjoule.store.index.judged import keep_verdicts

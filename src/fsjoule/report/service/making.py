@@ -22,9 +22,9 @@ from fsjoule.report.places.tables import to_document as places_document
 from fsjoule.report.service import start
 from fsjoule.report.service.asked import AskedComparison, AskedPlaces, AskedRun, AskedRuns, AskedStart, AskedTrend
 from fsjoule.report.service.jobs import Format, Locate, Made, MissingError, SearchTask, Task
-from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank, still_so
 from fsjoule.report.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
 from fsjoule.report.service.settings import Explain, Settings
+from fsjoule.report.service.start import Overviews, Shown, changes_by_series, fits, only, rank, still_so
 from fsjoule.report.template import render
 from fsjoule.report.trend.cards import cards
 from fsjoule.report.trend.document import document
