@@ -15,8 +15,7 @@ from fsjoule.model import Run
 from fsjoule.model.labels import counted
 from fsjoule.report.allure.builds import Builds
 from fsjoule.report.allure.documents import REGRESSION, UNDECIDED, AllureStatus, Result, properties
-from fsjoule.report.allure.metrics import Legend, legend_of
-from fsjoule.report.allure.tests import kernel_label, milliseconds, run_tests, uuid_of
+from fsjoule.report.allure.tests import Legend, kernel_label, legend_of, milliseconds, run_tests, uuid_of
 from fsjoule.report.findings import figure_text
 from fsjoule.report.gate import command, headline
 from fsjoule.report.markdown import named_list, plain

@@ -36,9 +36,8 @@ from fsjoule.host.paths import cache_folder
 from fsjoule.model.labels import counted
 from fsjoule.report.allure.builds import MOST, Build, build_name, read_builds
 from fsjoule.report.allure.documents import TRENDS, categories
-from fsjoule.report.allure.metrics import Legend, groups_of
 from fsjoule.report.allure.results import write_results
-from fsjoule.report.allure.tests import milliseconds, run_tests
+from fsjoule.report.allure.tests import Legend, groups_of, milliseconds, run_tests
 from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.report.forge import forge_of
 from fsjoule.report.trend.page import trend_page

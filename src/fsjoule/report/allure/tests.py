@@ -1,6 +1,7 @@
 """A run as Allure's tests: one per entry of its plan, measured or not, and one per fault.
 
-A measurement's test has its files attached, its trace as a picture, and the command that repeats it.
+A measurement's test has its files attached, its trace as a picture, the command that repeats it, and its
+figures for the metrics tab, by a key that is the same in every build.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fsjoule.host.inside import Listed
 from fsjoule.host.plaintext import plain as plain_text
 from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
 from fsjoule.model.filesystem import content_of, title_of
+from fsjoule.model.metrics import Metric, Use, figure_of, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.series import Series
 from fsjoule.report.allure.documents import (
     BUG,
@@ -28,12 +30,12 @@ from fsjoule.report.allure.documents import (
     LAB,
     LAB_TRANSIENT,
     NOT_MEASURED,
+    AllureMetric,
     AllureStatus,
     AllureStep,
     Attachment,
     Result,
 )
-from fsjoule.report.allure.metrics import metrics_of
 from fsjoule.report.facts import measurement_facts, no_trace
 from fsjoule.report.markdown import named_list, plain
 from fsjoule.report.trace_chart import trace_chart
@@ -42,10 +44,18 @@ from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun
 from fsjoule.store.schemas import STEPS_FILE, decode_steps
 
+# A fio job's duration follows from its throughput, and its energy is shown per MiB.
+_FIO: Final = fio_metrics(Use.ALLURE)
+_HELD: Final = held_metrics(Use.ALLURE)
+SHOWN: Final = (*_FIO, *timed_metrics(Use.ALLURE), *_HELD)
+
 _SHORT: Final = 60  # the page cuts longer texts off
 _LONGEST_ID: Final = 120
 
 Keep = Callable[[str, bytes], None]
+# Of the metrics tab: key -> title, unit, group, in the form of Allure's configuration. Not `better`: Allure would
+# colour any change since the build before, and a colour without an error rate contradicts verdicts.
+Legend = dict[str, dict[str, str]]
 
 
 def run_tests(
@@ -326,3 +336,47 @@ def _trace(loaded: LoadedRun, measurement: Measurement) -> str:
         return ""
     # The chart is drawn for a light page, but Allure also has a dark one.
     return trace_chart(measurement, trace, width=_TRACE_WIDTH).replace("<svg ", '<svg style="background:#fff" ', 1)
+
+
+def metrics_of(measurement: Measurement, label: str) -> tuple[AllureMetric, ...]:
+    """The figures of a valid measurement; `label` is the kernel's if runs have several, else empty."""
+    return tuple(AllureMetric(_key(measurement, metric, label), value) for metric, value in _figures(measurement))
+
+
+def legend_of(measurement: Measurement, label: str) -> Legend:
+    """How to read the same figures."""
+    return {_key(measurement, metric, label): _row(measurement, metric, label) for metric, _ in _figures(measurement)}
+
+
+def groups_of(legend: Legend) -> dict[str, dict[str, str]]:
+    return {row["group"]: {"title": row["group"]} for row in legend.values()}
+
+
+def _figures(measurement: Measurement) -> list[tuple[Metric, float]]:
+    if not measurement.valid or measurement.outcome is not None:
+        return []
+    chosen = _HELD if measurement.held else SHOWN if measurement.throughput_mib_per_s is None else _FIO
+    figures = [(metric, figure_of(measurement, metric)) for metric in chosen]
+    return [(metric, figure * _scale(metric)[0]) for metric, figure in figures if figure is not None]
+
+
+def _scale(metric: Metric) -> tuple[float, str]:
+    return metric.row.small or (1.0, metric.unit)
+
+
+def _key(measurement: Measurement, metric: Metric, label: str) -> str:
+    """The series' key, also for `fsjoule trend --series`, with kernel and metric."""
+    series = Series(measurement.series, measurement.simulated)
+    return ".".join(filter(None, (series.key, label, metric.value)))
+
+
+def _row(measurement: Measurement, metric: Metric, label: str) -> dict[str, str]:
+    series = measurement.series
+    filesystem = f"{series.filesystem_title}, kernel {label}" if label else series.filesystem_title
+    simulated = " (simulated)" if measurement.simulated else ""
+    better = "more is better" if metric.more_is_better else "less is better"
+    return {
+        "title": f"{series.filesystem_title} {measurement.workload.label}, {metric.row.name} ({better})",
+        "unit": _scale(metric)[1],
+        "group": f"{series.board}, {series.suite}{simulated}: {filesystem}",
+    }
