@@ -15,9 +15,10 @@ import time
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,12 +31,12 @@ from fsjoule.host.process import size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
 from fsjoule.kernels.configuration import Configuration, board_configuration, not_granted, parse_config
-from fsjoule.kernels.kept import KeptBuild, forget_kept, keep, kept
 from fsjoule.kernels.reads import READS, reads_of
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.source_tree import Revision, check_out, files_of, find_revision, has_changes, kernels_cache
 from fsjoule.model import DEFAULT_RECIPE
 
+_T = TypeVar("_T")
 # Raise it when this file changes the result from the same source and configuration.
 STAGE_VERSION: Final = 2
 
@@ -218,3 +219,37 @@ def read_notes(folder: Path) -> BuildNotes:
         raise ConfigError(
             f"the notes of a built kernel cannot be read: {error}", file=folder / NOTES, hint="fsjoule kernel clean"
         ) from error
+
+
+class KeptBuild(StrEnum):
+    """The kind of a result; also its folder's name."""
+
+    CONFIGURATION = "configured"
+    FAILURE = "failed"
+
+
+def kept(what: KeptBuild, key: str, adapter: TypeAdapter[_T]) -> _T | None:
+    """A result that was kept; None if there is none, or it cannot be read."""
+    try:
+        return adapter.validate_json(_kept_file(what, key).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def keep(what: KeptBuild, key: str, adapter: TypeAdapter[_T], result: _T) -> None:
+    """Keep a result: all of it or, if this process is killed, nothing."""
+    file = _kept_file(what, key)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    unfinished.write_bytes(json_text(adapter, result))
+    unfinished.rename(file)
+
+
+def forget_kept() -> None:
+    """Remove all results."""
+    for what in KeptBuild:
+        discard(kernels_cache() / what)
+
+
+def _kept_file(what: KeptBuild, key: str) -> Path:
+    return kernels_cache() / what / f"{key}.json"

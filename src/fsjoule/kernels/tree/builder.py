@@ -22,9 +22,8 @@ from pydantic import TypeAdapter
 from fsjoule.errors import ConfigError, HostError, KernelBuildError
 from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import cache_key
-from fsjoule.kernels.build import build_key, build_revision, built_folder, read_notes
+from fsjoule.kernels.build import KeptBuild, build_key, build_revision, built_folder, keep, kept, read_notes
 from fsjoule.kernels.compilation import compiler_version
-from fsjoule.kernels.kept import KeptBuild, keep, kept
 from fsjoule.kernels.reads import READS, Reads
 from fsjoule.kernels.source_tree import Revision
 from fsjoule.kernels.sources import take_kernels
