@@ -10,7 +10,7 @@ import altair as alt
 
 from fsjoule.report import style
 from fsjoule.report.bisection import words
-from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
+from fsjoule.report.bisection.words import boot_table, commit_table, first_bad
 from fsjoule.report.explanation.section import section
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.report.template import marked_up, render

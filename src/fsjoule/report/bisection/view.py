@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.bisection import words
-from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
+from fsjoule.report.bisection.words import boot_table, commit_table, first_bad
 from fsjoule.report.explanation import words as reasons
 from fsjoule.report.explanation.text import explained, function_table, print_explanation
 from fsjoule.report.markdown import folded, named_list, plain
