@@ -16,7 +16,7 @@ from whole_runs import write_whole
 from fsjoule.errors import ConfigError, Part
 from fsjoule.model import Fault, LabFacts, PoolPlace, RunStatus
 from fsjoule.model.places import Lab, PlaceHealth
-from fsjoule.report.places import tables, words
+from fsjoule.report.places import tables
 from fsjoule.report.places.openmetrics import to_openmetrics
 from fsjoule.report.places.page import render_page
 from fsjoule.report.places.tables import to_document
@@ -193,7 +193,7 @@ def test_the_document_has_all_of_it() -> None:
     [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (3599, "60 min"), (3600, "1 h 00 min"), (90000, "1 d 1 h")],
 )
 def test_spans_are_short(seconds: float, said: str) -> None:
-    assert words.span(seconds) == said
+    assert tables.span(seconds) == said
 
 
 def test_a_long_reason_is_shortened_in_tables() -> None:

@@ -14,7 +14,7 @@ from fsjoule.model import RunStatus
 from fsjoule.model.places import DAY_S, Lab, PlaceHealth, PlaceRun
 from fsjoule.report import style
 from fsjoule.report.numbers import share_text
-from fsjoule.report.places import tables, words
+from fsjoule.report.places import tables
 from fsjoule.report.site import Site
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.report.template import marked_up, render
@@ -38,8 +38,8 @@ def render_page(lab: Lab, place: Path | Site) -> str:
         simulated=lab.simulated,
         title="The lab",
         coordinator=lab.coordinator,
-        looked=words.moment(lab.looked_s),
-        headline=words.headline(lab),
+        looked=tables.moment(lab.looked_s),
+        headline=tables.headline(lab),
         tone="bad" if lab.count(PlaceHealth.BAD) else "good" if lab.places else "",
         tiles=[
             *((f"{each.value}", str(lab.count(each)), "") for each in PlaceHealth),
@@ -53,7 +53,7 @@ def render_page(lab: Lab, place: Path | Site) -> str:
         faults=tables.faults(lab),
         runs=tables.last_runs(lab),
         charts=marked_up([timeline(lab)]),
-        notes=words.notes(lab),
+        notes=tables.notes(lab),
         damaged=list(lab.damaged.items()),
         links=links,
     )
