@@ -17,8 +17,8 @@ from fsjoule.model.kernel import Kernel, is_of, kernels_of, version_key
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Series, what_differs
 from fsjoule.store.index.catalogue import COLUMNS, series_of, series_row
-from fsjoule.store.index.columns import COLUMNS as FIGURE_COLUMNS
-from fsjoule.store.index.columns import UNCERTAINTY_COLUMNS, figure_columns, figures_of
+from fsjoule.store.index.run_rows import figures_of
+from fsjoule.store.index.schema import FIGURE_COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.points import points_of
 from fsjoule.store.reader import LoadedRun
 
@@ -151,16 +151,16 @@ def _columns(measurement: Measurement) -> dict[str, float | None]:
 def test_every_metric_has_its_columns_and_no_figure_is_made_up() -> None:
     for measurement in made_run().measurements:
         figures = _columns(measurement)
-        assert tuple(figures) == figure_columns()
+        assert tuple(figures) == FIGURE_COLUMNS
         silent = _columns(replace(measurement, energy=None, energy_mj_per_mib=None, energy_net_mj_per_mib=None))
         assert {name for name, value in silent.items() if value is not None} <= {
-            FIGURE_COLUMNS[Metric.THROUGHPUT],
-            FIGURE_COLUMNS[Metric.IOPS],
+            Metric.THROUGHPUT.row.column,
+            Metric.IOPS.row.column,
             *(UNCERTAINTY_COLUMNS[each] for each in (Metric.THROUGHPUT, Metric.IOPS)),
-            FIGURE_COLUMNS[Metric.CPU],
-            FIGURE_COLUMNS[Metric.WRITE_AMPLIFICATION],
-            FIGURE_COLUMNS[Metric.P99_LATENCY],
-            FIGURE_COLUMNS[Metric.DURATION],
+            Metric.CPU.row.column,
+            Metric.WRITE_AMPLIFICATION.row.column,
+            Metric.P99_LATENCY.row.column,
+            Metric.DURATION.row.column,
         }
 
 

@@ -420,11 +420,10 @@ def _figure(point: Point, metric: Metric) -> str:
 
 
 def _point(point: Point) -> dict[str, object]:
-    from fsjoule.store.index.columns import COLUMNS
-
     kernel = dataclasses.asdict(point.kernel) if point.kernel else None
     figures, uncertainties = (
-        {COLUMNS[metric]: value for metric, value in values.items()} for values in (point.figures, point.uncertainties)
+        {metric.row.column: value for metric, value in values.items()}
+        for values in (point.figures, point.uncertainties)
     )
     told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
     plain = {name: value for name, value in point._asdict().items() if name != "origin"}

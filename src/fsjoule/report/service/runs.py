@@ -22,7 +22,6 @@ from fsjoule.report.service.asked import AskedRuns
 from fsjoule.report.site import Site
 from fsjoule.report.table import Cell, Column, Table, Tone, listing, word
 from fsjoule.report.template import render
-from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import check_names, points
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, count_runs, list_runs
@@ -166,8 +165,8 @@ class IndexedRun:
                     "repetition": point.repetition,
                     "valid": point.valid,
                     "invalid_reasons": list(point.invalid_reasons),
-                    "figures": {COLUMNS[metric]: value for metric, value in point.figures.items()},
-                    "uncertainties": {COLUMNS[metric]: value for metric, value in point.uncertainties.items()},
+                    "figures": {metric.row.column: value for metric, value in point.figures.items()},
+                    "uncertainties": {metric.row.column: value for metric, value in point.uncertainties.items()},
                 }
                 for series, point in self._measured
             ],

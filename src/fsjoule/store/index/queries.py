@@ -20,9 +20,8 @@ from fsjoule.model.metrics import Metric
 from fsjoule.model.series import EVERYTHING, Order, Origin, Point, Series, Where
 from fsjoule.store import selection
 from fsjoule.store.index.catalogue import Catalogue
-from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.schema import INDEX_VERSION, measurements, runs
+from fsjoule.store.index.schema import INDEX_VERSION, UNCERTAINTY_COLUMNS, measurements, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,7 @@ class _PointReader:
         ]
         self._origins: dict[tuple[Any, ...], Origin] = {}
         self._identity = len(self._columns)
-        self._figures = [(metric, self._place(COLUMNS[metric])) for metric in metrics]
+        self._figures = [(metric, self._place(metric.row.column)) for metric in metrics]
         uncertain = [(metric, UNCERTAINTY_COLUMNS[metric]) for metric in metrics if metric in UNCERTAINTY_COLUMNS]
         self._uncertainties = [(metric, self._place(column)) for metric, column in uncertain]
 

@@ -15,10 +15,10 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside
 from fsjoule.model import Run, RunStatus
 from fsjoule.model.kernel import Kernel
+from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Origin, Point, Series
 from fsjoule.store.folder import MEASUREMENT_FILE, RUN_FILE
-from fsjoule.store.index.columns import figures_of
-from fsjoule.store.index.schema import DIGEST_BYTES
+from fsjoule.store.index.schema import DIGEST_BYTES, UNCERTAINTY_COLUMNS
 from fsjoule.store.points import RunPoints, points_of, utc
 from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import FolderFault
@@ -129,6 +129,16 @@ def _measurement(read: RunPoints, series: Series, point: Point) -> ReadMeasureme
             **figures_of(point),
         },
     )
+
+
+def figures_of(point: Point) -> dict[str, float | None]:
+    """The figures by column, in the order of the columns. Absent figures are None, never zero."""
+    figures: dict[str, float | None] = {}
+    for metric in Metric:
+        figures[metric.row.column] = point.figures.get(metric)
+        if metric in UNCERTAINTY_COLUMNS:
+            figures[UNCERTAINTY_COLUMNS[metric]] = point.uncertainties.get(metric)
+    return figures
 
 
 def _digest(content: object) -> bytes:

@@ -32,14 +32,21 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from fsjoule.store.index.columns import figure_columns
+from fsjoule.model.metrics import Metric
 
 # PostgreSQL would sort by its server's language.
 PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")
 DIGEST_BYTES: Final = 16
 
+# Standard uncertainties (k=1) of those figures that have one.
+UNCERTAINTY_COLUMNS: Final = {metric: f"{metric.row.column}_uncertainty" for metric in Metric if metric.row.uncertain}
+# Each metric's column, followed by its uncertainty's.
+FIGURE_COLUMNS: Final = tuple(
+    name for metric in Metric for name in (metric.row.column, UNCERTAINTY_COLUMNS.get(metric)) if name
+)
+
 # Another metric is another version by itself.
-INDEX_VERSION: Final = f"2.{sha256(' '.join(figure_columns()).encode()).hexdigest()[:8]}"
+INDEX_VERSION: Final = f"2.{sha256(' '.join(FIGURE_COLUMNS).encode()).hexdigest()[:8]}"
 
 metadata: Final = MetaData()
 
@@ -123,7 +130,7 @@ measurements: Final = Table(
     Column("repetition", Integer, nullable=False),
     Column("valid", Boolean, nullable=False),
     Column("invalid_reasons", PlainText),  # JSON array; null if valid
-    *(Column(name, Double) for name in figure_columns()),
+    *(Column(name, Double) for name in FIGURE_COLUMNS),
     Column("digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of measurement.json
     Column("kernel_warnings", PlainText),  # JSON array; null without any
     PrimaryKeyConstraint("run", "number", name="measurements_pkey"),

@@ -31,7 +31,6 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Origin, Series, Where
 from fsjoule.store.index.catalogue import Catalogue
-from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.judged import kept_verdicts
 from fsjoule.store.index.queries import restricted, run_conditions
@@ -155,7 +154,7 @@ class Newest:
         self._by_runs = _by_runs(connection, where, None if self._share is None else self._share * len(self.numbers))
         columns = measurements.c
         names = (columns.started_utc, columns.run, columns.number, columns.kernel, columns.boot)
-        self._columns = (columns.series, *names, *(columns[COLUMNS[metric]] for metric in metrics))
+        self._columns = (columns.series, *names, *(columns[metric.row.column] for metric in metrics))
         self._held: dict[int, list[Row]] | None = None
 
     def rows(self, numbers: Collection[int]) -> Iterator[NewestRows]:
