@@ -15,10 +15,10 @@ from fsjoule.images.read_only import root_modules
 from fsjoule.model import KIB, MIB, KernelFacts, KernelOrigin, Provision
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import CommandResult
-from fsjoule.statistics.pareto import beaten_by
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.suites.plan import check_modules
 from fsjoule.testing import FakeShell
+from fsjoule.verdicts.filesystems import beaten_by
 
 ROOTS = tuple(row.name for row in FILESYSTEMS.values() if row.read_only)
 

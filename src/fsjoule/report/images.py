@@ -11,8 +11,8 @@ from fsjoule.model.metrics import Metric
 from fsjoule.report.summary import Summary, SummaryRow
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 from fsjoule.report.tables import figures
-from fsjoule.statistics.pareto import beaten_by
 from fsjoule.statistics.spread import Spread
+from fsjoule.verdicts.filesystems import beaten_by
 
 # Two to choose from.
 _FEWEST: Final = 2
