@@ -18,9 +18,8 @@ import yaml
 from command_line import CommandLine, command_line
 from results_factory import MadeRun, make_run
 
-from fsjoule.ci.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
 from fsjoule.ci.lava.pull import LavaServer, _log, pull
-from fsjoule.ci.lava.signals import Signals
+from fsjoule.ci.lava.signals import Signals, folder_lines, kept_in, measurement_lines, run_lines
 from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
 from fsjoule.model import JobFacts, Run, RunStatus

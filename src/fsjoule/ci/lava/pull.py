@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import yaml
 
-from fsjoule.ci.lava.kept import LogContents, kept_in
+from fsjoule.ci.lava.signals import LogContents, kept_in
 from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.host.web import AnswerError, answered, is_address
