@@ -27,8 +27,8 @@ from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series
 from fsjoule.report.forge import forge_of
 from fsjoule.report.svg import specification
+from fsjoule.report.template import uplot_script
 from fsjoule.report.trend.page import trend_page
-from fsjoule.report.uplot import script
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.changes import changes_of
@@ -75,7 +75,7 @@ def main(
         "points": series * points,
         "changes": sum(len(trend.changes) for trend in trends),
         "made_s": time.perf_counter() - started,
-        "library_kib": len(script().encode()) / 1024,
+        "library_kib": len(uplot_script().encode()) / 1024,
     }
     with tempfile.TemporaryDirectory() as folder, browser() as opened:
         opened.chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _WATCH})

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from fsjoule.report import uplot
-from fsjoule.report.template import part, style_sheet
+from fsjoule.report.template import part, style_sheet, uplot_script, uplot_style_sheet
 
 STATIC: Final = "static"
 _DIGEST_BYTES: Final = 8
@@ -39,8 +38,8 @@ def assets() -> Mapping[str, Asset]:
     """All of them, by the name under which pages ask for them. Raises FsjouleError if uPlot's package is not whole."""
     texts = {
         "page.css": (style_sheet(), part("site.css.j2")),
-        "trends.css": (uplot.style_sheet(), part("trends.css.j2")),
-        "trends.js": (uplot.script(), part("trends_chart.js"), part("trends.js")),
+        "trends.css": (uplot_style_sheet(), part("trends.css.j2")),
+        "trends.js": (uplot_script(), part("trends_chart.js"), part("trends.js")),
     }
     # Plain texts: markup would escape what it is joined with.
     return {name: _asset(name, "\n".join(map(str, parts))) for name, parts in texts.items()}

@@ -1,13 +1,20 @@
-"""Self-contained pages from templates, with a common style sheet."""
+"""Self-contained pages from templates, with a common style sheet, and uPlot, the library that draws charts in a page.
+
+docs/adr/0021-uplot-draws-trends.md says why this library.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import jinja2
 from markupsafe import Markup
 
+from fsjoule.errors import FsjouleError
+from fsjoule.host.extras import need
 from fsjoule.report import style
 
 _TEMPLATES: Final = jinja2.Environment(
@@ -46,3 +53,24 @@ def style_sheet() -> str:
         for what in ("fill", "stroke")
     ]
     return _TEMPLATES.get_template("page.css.j2").render(dark_charts="\n  ".join(rules))
+
+
+def uplot_script() -> Markup:
+    """The library's script, for the inside of a page's <script>. Raises FsjouleError if the package is not whole."""
+    return _uplot_file("uPlot.iife.js")
+
+
+def uplot_style_sheet() -> Markup:
+    """The library's rules, for the inside of a page's <style>. Raises as `uplot_script` does."""
+    return _uplot_file("uPlot.min.css")
+
+
+def _uplot_file(name: str) -> Markup:
+    need("pages", "uplot")
+    # Importing the package would import numpy, and what shows plots in notebooks.
+    found = importlib.util.find_spec("uplot")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        file = Path(folder) / "static" / name
+        if file.is_file():
+            return Markup(file.read_text(encoding="utf-8"))  # noqa: S704 - the library's own
+    raise FsjouleError(f"the package uplot-python has no {name}", hint="install the package uplot-python again")

@@ -20,11 +20,11 @@ from markupsafe import Markup
 
 from fsjoule.model.labels import counted
 from fsjoule.model.series import Order, Series
-from fsjoule.report import style, uplot
+from fsjoule.report import style
 from fsjoule.report.forge import Forge
 from fsjoule.report.numbers import change_text
 from fsjoule.report.site import Pager, Site
-from fsjoule.report.template import part, render
+from fsjoule.report.template import part, render, uplot_script, uplot_style_sheet
 from fsjoule.report.trend import words
 from fsjoule.report.trend.cards import CauseCard, Links, Of, cards, headline, lately, past_words
 from fsjoule.report.trend.document import published_figure
@@ -115,9 +115,9 @@ def trend_page(
         newest=list(lately(by_time)),
         notes=list(_notes(by_time)),
         footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        library_css="" if site else uplot.style_sheet(),
+        library_css="" if site else uplot_style_sheet(),
         more_css="" if site else part("trends.css.j2"),
-        library="" if site else uplot.script(),
+        library="" if site else uplot_script(),
         data=Markup(_embedded(data)),  # noqa: S704 - it cannot end its element
         scripts=[] if site else [part("trends_chart.js"), part("trends.js")],
     )
