@@ -49,7 +49,7 @@ _OURS: Final = (
     ),
     CliCommand("setup", "fsjoule.cli.setup:app", "Lab", group=False),
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
-    CliCommand("import", "fsjoule.cli.imports:app", "Keep", group=False),
+    CliCommand("import", "fsjoule.cli.export:app", "Keep", group=False),
     CliCommand("ci", "fsjoule.cli.ci:app", "CI"),
     CliCommand("mcp", "fsjoule.cli.mcp:app", "CI", group=False),
     *(CliCommand(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
