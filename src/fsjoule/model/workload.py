@@ -154,6 +154,16 @@ class _WithoutFio(_Workload):
         del depth
         return self
 
+    def seconds(self, mib_per_s: float) -> float:
+        """Its time, as far as its sizes tell; taken as 1 s where nothing is known of it."""
+        del mib_per_s
+        return _OPERATION_S
+
+    def scaled(self, factor: float) -> Self:
+        """The workload with its sizes multiplied: unchanged where they are small, or its program's or test's own."""
+        del factor
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class FioWorkload(_Workload):
@@ -563,11 +573,6 @@ class PowerLossWorkload(_WithoutFio):
         del mib_per_s
         return self.mean_s
 
-    def scaled(self, factor: float) -> Self:
-        """The unchanged workload: its files are small, and written for a fixed time."""
-        del factor
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class FlakeyWorkload(_WithoutFio):
@@ -634,11 +639,6 @@ class CrashWorkload(_WithoutFio):
         """Unknown before the writes are recorded; taken as for a thousand states."""
         del mib_per_s
         return _STATES_S
-
-    def scaled(self, factor: float) -> Self:
-        """The unchanged workload: its program does what it does."""
-        del factor
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -737,16 +737,6 @@ class BlockWorkload(_WithoutFio):
         """`test_sync[ext4] sync`."""
         return " ".join(filter(None, [self.test.rpartition("::")[2], self.block]))
 
-    def seconds(self, mib_per_s: float) -> float:
-        """Unknown, and taken as 1 s."""
-        del mib_per_s
-        return _OPERATION_S
-
-    def scaled(self, factor: float) -> Self:
-        """The unchanged workload, whose sizes are the test's."""
-        del factor
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class ImportedWorkload(_WithoutFio):
@@ -765,16 +755,6 @@ class ImportedWorkload(_WithoutFio):
     def slug(self) -> str:
         """`imported-boot-to-login`, whatever its name there: it is no `boot` of ours."""
         return f"{ImportKind.IMPORTED}-{self.work}"
-
-    def seconds(self, mib_per_s: float) -> float:
-        """Unknown, and taken as 1 s."""
-        del mib_per_s
-        return _OPERATION_S
-
-    def scaled(self, factor: float) -> Self:
-        """The unchanged workload, whose sizes are not known."""
-        del factor
-        return self
 
 
 # What is shown as a whole: it has a duration and an energy.
