@@ -14,11 +14,10 @@ from rich.console import Console
 from fsjoule.model import IoPattern
 from fsjoule.model.metrics import Metric
 from fsjoule.report import style
-from fsjoule.report.as_json import to_json
 from fsjoule.report.charts import throughput_chart, timed_charts
 from fsjoule.report.oneline import one_line
 from fsjoule.report.page import render_page
-from fsjoule.report.run import print_summary
+from fsjoule.report.run import print_summary, to_json
 from fsjoule.report.summary import summarise
 from fsjoule.report.tables import fio_table, kernel_tables, timed_table
 

@@ -13,8 +13,8 @@ from results_factory import MadeRun, make_run
 
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
 from fsjoule.model.metrics import Metric
-from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
+from fsjoule.report.run import to_json
 from fsjoule.report.summary import summarise
 from fsjoule.report.tables import FEWER, fio_footnote, fio_table, published_table
 from fsjoule.statistics.spread import Spread

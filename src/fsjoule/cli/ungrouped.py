@@ -38,7 +38,7 @@ def show(
 
     loaded = load_run(named_run(run))
     if json_output:
-        from fsjoule.report.as_json import to_json
+        from fsjoule.report.run import to_json
 
         typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
     else:

@@ -8,6 +8,6 @@ Rooms: `bisection/`, `trend/`, `explanation/`, `advice/` (answers, as the files 
 `publications/` (a published benchmark's own form), `allure/` (Allure's report of many runs), `places/` (a whole lab),
 `service/` (pages of an index over HTTP).
 Entry points: `summary.summarise` (rows of every table), `run.print_summary` (terminal), `page.render_page` (one HTML
-file), `as_json.to_json`. `tables.py` describes a table once, for terminal, page and Markdown. `site.py` has the files
+file), `run.to_json`. `tables.py` describes a table once, for terminal, page and Markdown. `site.py` has the files
 that the pages of a service share.
 """

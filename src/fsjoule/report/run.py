@@ -1,25 +1,30 @@
-"""A run folder for people: its tables in the terminal, and its page."""
+"""A run folder for people and scripts: its tables in the terminal, its page, and one JSON document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
-from fsjoule.model import RunStatus
-from fsjoule.report.answer import RULE, RunAnswer, answer_table
+from fsjoule.errors import FsjouleError, ResultError, not_written
+from fsjoule.host.extras import PAGES, need
+from fsjoule.host.files import write_file
+from fsjoule.model import FioWorkload, HeldWorkload, Measurement, OperationWorkload, RunStatus, Trace
+from fsjoule.model.metrics import metrics_of
+from fsjoule.report.answer import RULE, RunAnswer, answer, answer_document, answer_table
 from fsjoule.report.crash import KeptCrashes, crash_causes, crash_costs, crash_footnote, crash_table
 from fsjoule.report.facts import emmc_facts, kernels_text
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
 from fsjoule.report.images import images_table
 from fsjoule.report.layers import layers_table
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
-from fsjoule.report.summary import Summary
+from fsjoule.report.summary import Summary, SummaryRow, summarise
 from fsjoule.report.tables import (
     FOOTNOTE,
     fio_footnote,
@@ -34,25 +39,16 @@ from fsjoule.report.tables import (
 )
 from fsjoule.report.terminal import TONES, footnote, named_lines, room_of, table_lines
 from fsjoule.report.words import ALTERED
-
-if TYPE_CHECKING:
-    from fsjoule.report.publications import SuitePage
-
-from typing import TYPE_CHECKING, Final
-
-from fsjoule.errors import FsjouleError, ResultError, not_written
-from fsjoule.host.extras import PAGES, need
-from fsjoule.host.files import write_file
-from fsjoule.model import Trace
-from fsjoule.report.answer import answer
-from fsjoule.report.summary import summarise
 from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.gate import gate_of
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.filesystems import contests
 
 if TYPE_CHECKING:
+    from fsjoule.report.publications import SuitePage
     from fsjoule.report.site import Site
+
+SHOW_SCHEMA: Final = "fsjoule.show/1"
 
 # Drawing one takes 0.1 s, and whoever asks a service for a page waits for it.
 _MOST_TRACES: Final = 60
@@ -297,3 +293,44 @@ def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
     if summary.remarks:
         numbers = [(", ".join(map(str, remark.numbers)), remark.text) for remark in summary.remarks]
         yield named_lines("Remarks", numbers, "yellow")
+
+
+def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
+    """`run`, `answer` (which filesystem is better), `summary` (fio, timed, phases and so on) and `measurements`.
+
+    Absent figures are null, never zero.
+    """
+    shown = asdict(summary)
+    run = shown.pop("run")
+    del shown["layers"]  # a script has the series
+    shown["fio"] = [_row(row) for row in summary.fio]
+    shown["timed"] = [_row(row) for row in summary.timed]
+    shown["held"] = [_row(row) for row in summary.held]
+    shown["invalid"] = [
+        {"number": m.number, "slug": m.slug, "reasons": list(m.invalid_reasons)} for m in summary.invalid
+    ]
+    document: dict[str, object] = {
+        "schema": SHOW_SCHEMA,
+        "simulated": summary.simulated,
+        "run": run,
+        "answer": answer_document(summary, contests(measurements)),
+        "summary": shown,
+        "measurements": [{**asdict(m), "valid": m.valid} for m in measurements],
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _row(row: SummaryRow[FioWorkload] | SummaryRow[OperationWorkload] | SummaryRow[HeldWorkload]) -> dict[str, object]:
+    """Figures have the names of the index's columns; those that the workload does not have are left out."""
+    projected = row.projected and asdict(replace(row.projected, figures={}))
+    if row.projected and projected:
+        projected["figures"] = {metric.row.column: asdict(value) for metric, value in row.projected.figures.items()}
+    document: dict[str, object] = asdict(replace(row, figures={}, uncertainties={}, projected=None))
+    document["projected"] = projected
+    del document["figures"], document["uncertainties"]
+    for metric in metrics_of(row.workload):
+        spread = row.figures.get(metric)
+        document[metric.row.column] = spread and asdict(spread)
+        if metric.row.uncertain:
+            document[f"{metric.row.column}_uncertainty"] = row.uncertainties.get(metric)
+    return document

@@ -15,9 +15,8 @@ from fsjoule.model import RunStatus
 from fsjoule.model.labels import counted, without_folders
 from fsjoule.model.metrics import Metric, Use, fio_metrics, held_metrics, timed_metrics
 from fsjoule.model.series import Point, Series, Where
-from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.run import run_page, summary_of
+from fsjoule.report.run import run_page, summary_of, to_json
 from fsjoule.report.service.asked import AskedRuns
 from fsjoule.report.site import Site
 from fsjoule.report.table import Cell, Column, Table, Tone, listing, word
