@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from advised_runs import PLAIN, changed, write_cuts, write_parts
 from axe import serious_findings
-from browser import MODES, PHONE, Browser, browser
+from browser import MODES, PHONE, Browser
 from compared_runs import in_guest_time, write_kernels
 from labs_of_places import lab_of_six
 from results_factory import make_run
@@ -112,18 +112,11 @@ def _run(like: Run, measurements: Sequence[Measurement]) -> Run:
     return replace(like, plan=replace(like.plan, entries=entries, filesystems=filesystems))
 
 
-@pytest.fixture(scope="module")
-def opened() -> Generator[Browser]:
-    with browser() as one:
-        yield one
-
-
 @pytest.mark.parametrize(("size", "dark"), MODES)
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_reads_well(
     opened: Browser, pages: Mapping[str, Path], name: str, size: tuple[int, int], *, dark: bool
 ) -> None:
-    opened.errors()
     opened.open(pages[name].as_uri(), size, dark=dark)
     opened.screenshot(f"{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
     wide: list[str] = opened.script(_WIDE)
@@ -131,7 +124,6 @@ def test_every_page_reads_well(
     sizes: list[float] = opened.script(_SIZES)
     assert min(sizes) >= 11
     assert serious_findings(opened) == []
-    assert opened.errors() == []
 
 
 def test_a_report_begins_with_the_answer(opened: Browser, pages: Mapping[str, Path]) -> None:

@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from browser import Browser, browser
+from browser import Browser
 from command_line import finished, started
 from reported_runs import BUILDS, STEP_AT, write_gate, write_nights, write_run
 from results_factory import make_measurement
@@ -49,19 +49,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
     with serving(folder, 0) as address:
         entry = next(entry for entry in written.run.plan.entries if entry.slug == "ext4-randwrite-16k")
         yield Served(results, folder, address, entry.number)
-
-
-@pytest.fixture(scope="module")
-def opened() -> Generator[Browser]:
-    with browser() as one:
-        yield one
-
-
-@pytest.fixture(autouse=True)
-def _no_errors(opened: Browser) -> Generator[None]:
-    opened.errors()
-    yield
-    assert opened.errors() == []
 
 
 def text(opened: Browser) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from axe import serious_findings
-from browser import MODES, PHONE, Browser, browser
+from browser import MODES, PHONE, Browser
 from nights import Nights
 from selenium.webdriver import ActionChains, Keys
 
@@ -59,20 +59,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     assert said == []
 
 
-@pytest.fixture(scope="module")
-def opened() -> Generator[Browser]:
-    with browser() as one:
-        yield one
-
-
-@pytest.fixture(autouse=True)
-def _no_errors(opened: Browser) -> Generator[None]:
-    """Neither a script's error nor a breach of the page's policy."""
-    opened.errors()
-    yield
-    assert opened.errors() == []
-
-
 def text(opened: Browser, selector: str = "body") -> str:
     return str(opened.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
@@ -103,12 +89,12 @@ def test_from_the_answer_to_the_chart_to_the_run(opened: Browser, address: str) 
 def test_what_is_chosen_is_chosen_by_the_service_and_stands_in_the_address(opened: Browser, address: str) -> None:
     opened.open(f"{address}trend")
     assert text(opened, "#count") == "12 of 12"
-    choose(opened, "fs", "ext4")
+    opened.choose("fs", "ext4")
     opened.wait(lambda: text(opened, "#count") == "8 of 8")
-    choose(opened, "metric", "energy")
+    opened.choose("metric", "energy")
     opened.wait(lambda: text(opened, "#count") == "4 of 4")
     assert str(opened.script("return location.pathname + location.search")) == "/lab/trend?fs=ext4&metric=energy"
-    choose(opened, "kernel", "9")
+    opened.choose("kernel", "9")
     assert text(opened, "#count") == "2 of 4"
     assert opened.script("return location.hash") == "#kernel=9"
     opened.script("history.back()")
@@ -138,12 +124,3 @@ def test_files_of_all_pages_are_loaded_once(opened: Browser, address: str) -> No
     again: list[tuple[str, int]] = opened.script(_LOADED)
     assert {name for name, _ in again} == {name for name, _ in first}
     assert [size for _, size in again] == [0, 0, 0], "they come from the browser's own cache"
-
-
-def choose(opened: Browser, name: str, value: str) -> None:
-    opened.script(
-        "const box = document.getElementById(arguments[0]); box.value = arguments[1];"
-        "box.dispatchEvent(new Event('change', {bubbles: true}))",
-        name,
-        value,
-    )

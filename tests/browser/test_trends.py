@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from browser import CONTRASTS, DESK, MODES, PHONE, Browser, browser
+from browser import CONTRASTS, DESK, MODES, PHONE, Browser
 from nights import Nights
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
@@ -59,19 +58,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     file.parent.mkdir()
     file.write_text(trend_page(trends[0], trends[1], forge=forge_of(FORGE), link=link_from(file.parent)))
     return Page(file.as_uri(), runs)
-
-
-@pytest.fixture(scope="module")
-def opened() -> Generator[Browser]:
-    with browser() as one:
-        yield one
-
-
-@pytest.fixture(autouse=True)
-def _no_errors(opened: Browser) -> Generator[None]:
-    opened.errors()
-    yield
-    assert opened.errors() == []
 
 
 def text(opened: Browser, selector: str = "body") -> str:
@@ -152,7 +138,7 @@ def test_a_slash_searches_and_filters_narrow_down(opened: Browser, page: Page) -
         ("metric", "energy", 2),
         ("board", "colibri", 1),
     ):
-        choose(opened, name, value)
+        opened.choose(name, value)
         assert text(opened, "#count") == f"{count} of 12"
     assert opened.script("return location.hash") == "#fs=ext4&workload=read-16k&metric=energy&board=colibri"
     start(opened, page, chosen="state=open")
@@ -235,13 +221,13 @@ def test_two_points_are_compared(opened: Browser, page: Page) -> None:
     assert "slower" in first
     assert "Two nights are no verdict." in first
     assert f"difference from {17:012x}" in first
-    choose(opened, "from", "3")
-    choose(opened, "to", "25")
+    opened.choose("from", "3")
+    opened.choose("to", "25")
     second = text(opened, "#compared")
     assert "% slower" in second
     assert "the intervals are apart" in second
-    choose(opened, "from", "25")
-    choose(opened, "to", "3")
+    opened.choose("from", "25")
+    opened.choose("to", "3")
     assert "% faster" in text(opened, "#compared")
 
 
@@ -290,12 +276,3 @@ def test_it_reads_well(opened: Browser, page: Page, what: str, size: tuple[int, 
 def test_it_loads_nothing(opened: Browser, page: Page) -> None:
     start(opened, page)
     assert opened.script("return performance.getEntriesByType('resource').map((e) => e.name)") == []
-
-
-def choose(opened: Browser, name: str, value: str) -> None:
-    opened.script(
-        "const box = document.getElementById(arguments[0]); box.value = arguments[1];"
-        "box.dispatchEvent(new Event('change', {bubbles: true}))",
-        name,
-        value,
-    )

@@ -81,6 +81,15 @@ class Browser:
         """What a function body of JavaScript returns in the page."""
         return self.chrome.execute_script(text, *arguments)  # pyright: ignore[reportUnknownMemberType]
 
+    def choose(self, name: str, value: str) -> None:
+        """Choose in the box of this id, as its reader does."""
+        self.script(
+            "const box = document.getElementById(arguments[0]); box.value = arguments[1];"
+            "box.dispatchEvent(new Event('change', {bubbles: true}))",
+            name,
+            value,
+        )
+
     def wait(self, look: Callable[[], T]) -> T:
         """What `look` gives once that is true of it; TimeoutException if it never is."""
         return WebDriverWait(self.chrome, _TIMEOUT_S, poll_frequency=0.2).until(lambda _: look())
