@@ -9,36 +9,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pool_runs import choice_of, run_of
 
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
 from fsjoule.host.messages import lines_to
 from fsjoule.lab import place_request, read_environment
-from fsjoule.model import Measurement, Plan, Run, RunStatus
-from fsjoule.runs.options import BenchOptions
+from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.runs.pairs import run_pairs
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
-from fsjoule.runs.request import choose
-from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeClock, FakeStore
 from fsjoule.verdicts.gate import BootPair
 
 PROJECT = Path(__file__).parents[2]
-KERNELS = ("6.1", "6.12")
 
 
 @pytest.fixture(autouse=True)
 def _pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PROJECT / "tests" / "helpers"))
     monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
-
-
-def run_of(repeat: int, kernels: tuple[str, ...] = KERNELS) -> Run:
-    entries = plan_entries(suite("quick"), Planning(("ext4",), kernels, repeat=repeat, seed=3)).entries
-    plan = Plan("quick", ("ext4",), kernels, repeat, 3, {}, entries)
-    return Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
 
 
 @dataclass
@@ -62,19 +53,7 @@ class Scene:
 @contextmanager
 def places(run: Run, results: Path, *, boards: int = 2, kept: tuple[Measurement, ...] = ()) -> Generator[Scene]:
     environment = read_environment(PROJECT / "env" / "virtual.yaml", place_request("soc=imx6ul", None, None))
-    choice = choose(
-        BenchOptions(
-            suite="quick",
-            fs="ext4",
-            kernel="6.1",
-            repeat=1,
-            provision="scratch",
-            results=results,
-            seed=3,
-            boards=boards,
-        ),
-        environment,
-    )
+    choice = choice_of(environment, results, boards)
     store, said = FakeStore(), list[str]()
     numbers = {each.number for each in kept}
     entries = [entry for entry in run.plan.entries if entry.number not in numbers]

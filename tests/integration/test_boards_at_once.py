@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from crash_shell import crash_shell
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
+from pool_runs import KERNELS, choice_of, run_of
 
 from fsjoule.bench.crash.shared import OtherLogError
 from fsjoule.bench.run import BoardBench
@@ -23,25 +24,16 @@ from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
 from fsjoule.model import CrashWorkload, Measurement, Plan, Planned, Provision, Run, RunStatus
 from fsjoule.model.workload import OwnCommand
-from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import BoardsPace, started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.parallel.processes import _Process
 from fsjoule.runs.plan import check_apart
-from fsjoule.runs.request import choose
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
-KERNELS = ("6.1", "6.12")
-
-
-def run_of(repeat: int, kernels: tuple[str, ...] = KERNELS) -> Run:
-    entries = plan_entries(suite("quick"), Planning(("ext4",), kernels, repeat=repeat, seed=3)).entries
-    plan = Plan("quick", ("ext4",), kernels, repeat, 3, {}, entries)
-    return Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
 
 
 @dataclass
@@ -65,19 +57,7 @@ def two_boards(
     results: Path = Path("nowhere"),
     boards: int = 2,
 ) -> Generator[Scene]:
-    choice = choose(
-        BenchOptions(
-            suite="quick",
-            fs="ext4",
-            kernel="6.1",
-            repeat=1,
-            provision="scratch",
-            results=results,
-            seed=3,
-            boards=boards,
-        ),
-        ENVIRONMENT,
-    )
+    choice = choice_of(ENVIRONMENT, results, boards)
     store, left = FakeStore(), list[str]()
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
