@@ -53,6 +53,16 @@ class Programs(Protocol):
         ...
 
 
+def one_by_one(programs: Programs, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+    """`Programs.run_all` where a command costs little."""
+    results: list[CommandResult] = []
+    for command in commands:
+        results.append(programs.run(command.argv, timeout_s=command.timeout_s))
+        if results[-1].exit_code != 0:
+            break
+    return tuple(results)
+
+
 class Shell(Programs, Protocol):
     """Runs programs on the board, and moves small files."""
 

@@ -12,7 +12,7 @@ from fsjoule.errors import BoardError, ConfigError, LabError, MeterError, Part, 
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 from fsjoule.model.power_on import PowerOn
-from fsjoule.ports import Command, CommandResult, Cut, LikelyBoots
+from fsjoule.ports import Command, CommandResult, Cut, LikelyBoots, one_by_one
 
 
 @dataclass
@@ -60,12 +60,7 @@ class FakeShell:
         return self.answer(tuple(argv))
 
     def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
-        results: list[CommandResult] = []
-        for command in commands:
-            results.append(self.run(command.argv))
-            if results[-1].exit_code != 0:
-                break
-        return tuple(results)
+        return one_by_one(self, commands)
 
     def start(self, argv: Sequence[str]) -> None:
         self.started.append(tuple(argv))

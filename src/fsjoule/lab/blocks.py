@@ -39,7 +39,7 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 from fsjoule.meter.links.client import ClientMeter
 from fsjoule.model import MarkLine
-from fsjoule.ports import Command, CommandResult, Meter
+from fsjoule.ports import Command, CommandResult, Meter, one_by_one
 
 _OPTION: Final = "fsjoule"
 _ANALYZER_METHODS: Final = ("get_statistics", "start", "stop")
@@ -184,12 +184,7 @@ class ActiveShell:
 
     def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
         """See ports.Shell."""
-        results: list[CommandResult] = []
-        for command in commands:
-            results.append(self.run(command.argv, timeout_s=command.timeout_s))
-            if results[-1].exit_code != 0:
-                break
-        return tuple(results)
+        return one_by_one(self, commands)
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         """See ports.Shell."""

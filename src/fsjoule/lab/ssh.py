@@ -35,7 +35,7 @@ from fsjoule.lab.disks import check_words
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.model import MIB
-from fsjoule.ports import Command, CommandResult
+from fsjoule.ports import Command, CommandResult, one_by_one
 
 _CLOSE_TIMEOUT_S: Final = 30.0
 _EXIT_TIMEOUT_S: Final = 10.0
@@ -305,13 +305,8 @@ class SshShell:
         return CommandResult(tuple(argv), code, output.decode(errors="replace"))
 
     def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
-        """See ports.Shell. A command costs little over ssh."""
-        results: list[CommandResult] = []
-        for command in commands:
-            results.append(self.run(command.argv, timeout_s=command.timeout_s))
-            if results[-1].exit_code != 0:
-                break
-        return tuple(results)
+        """See ports.Shell."""
+        return one_by_one(self, commands)
 
     def start(self, argv: Sequence[str]) -> None:
         """See ports.Shell. It goes over the console, which has the output until the power is cut."""
