@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import attr
@@ -86,9 +85,7 @@ class InstrumentBase(Driver, Analyzer):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """It stays open for as long as the driver is active."""
 
     @contextmanager

@@ -15,7 +15,6 @@ import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
@@ -85,9 +84,7 @@ class JoulescopeMeter(RecordingMeter["StreamTrace"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             self._stop()
             self._driver.close(self._path)

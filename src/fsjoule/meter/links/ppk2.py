@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self
 
 from serial.tools import list_ports
@@ -140,9 +139,7 @@ class Ppk2Meter(RecordingMeter[Ppk2Trace]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closing.set()
         self._thread.join(timeout=_PATIENCE_S)
         stream = self._opened

@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from fsjoule.errors import MeterError
@@ -132,9 +131,7 @@ class PolledMeter(RecordingMeter[PolledTrace]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closing.set()
         self._thread.join(timeout=_PATIENCE_S)
 

@@ -13,7 +13,6 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, MeterError
@@ -94,10 +93,8 @@ class ScpiMeter(PolledMeter):
             raise
         super().__init__(info, f"the instrument at {resource}", lambda: _begun(line, info), 0.0)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, traceback)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._line.close()
 
 
