@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import meter_wire as wire
-import pytest
 from labgrid import Environment
 from labgrid_process import forget_coordinator
 
 from fsjoule.host.paths import project_dir
-from fsjoule.lab import acquired_place
+from fsjoule.lab import acquired_place, variables
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
@@ -40,12 +39,9 @@ def instrument_lab(board: str) -> Generator[InstrumentLab]:
     record = LabPaths.of(board).read()
     assert record is not None
     try:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            for name, value in handle.environment.items():
-                monkeypatch.setenv(name, value)
-            with acquired_place(handle.place):
-                yield InstrumentLab(Path(record.devices))
-                forget_coordinator()
+        with variables(handle.environment), acquired_place(handle.place):
+            yield InstrumentLab(Path(record.devices))
+            forget_coordinator()
     finally:
         lab.down(board)
 

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from labgrid import Environment
 from labgrid_process import forget_coordinator
 
-from fsjoule.lab import BoardStrategy, acquired_place
+from fsjoule.lab import BoardStrategy, acquired_place, variables
 from fsjoule.virtual.lab import lab
 
 
@@ -30,14 +29,18 @@ def strategy_of(environment: Path, place: str) -> Generator[BoardStrategy]:
 
 
 @contextmanager
-def lab_board(name: str, environment: Path, board: str = lab.REAL_TIME) -> Generator[BoardStrategy]:
-    """A lab with such a board, up for as long, and the board's strategy."""
+def lab_beside(name: str, board: str) -> Generator[lab.LabHandle]:
+    """A lab with such a board, up for as long; labgrid and a bench find it by its environment variables."""
     handle = lab.up(name, board=board, owner_pid=os.getpid())
     try:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            for variable, value in handle.environment.items():
-                monkeypatch.setenv(variable, value)
-            with strategy_of(environment, handle.place) as strategy:
-                yield strategy
+        with variables(handle.environment):
+            yield handle
     finally:
         lab.down(name)
+
+
+@contextmanager
+def lab_board(name: str, environment: Path, board: str = lab.REAL_TIME) -> Generator[BoardStrategy]:
+    """The strategy of the board of such a lab."""
+    with lab_beside(name, board) as handle, strategy_of(environment, handle.place) as strategy:
+        yield strategy

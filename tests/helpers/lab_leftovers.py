@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from fsjoule.virtual.lab import lab
+
 _LIMIT_S = 40.0
 
 
@@ -33,3 +35,11 @@ def assert_nothing_left(state: Path, devices: Path) -> None:
     while left := [*processes(state), *([str(devices)] if devices.exists() else [])]:
         assert time.monotonic() < deadline, f"left behind: {left}"
         time.sleep(0.1)
+
+
+def assert_free() -> None:
+    """The place of the lab `virtual` is nobody's, and its board is off."""
+    status = lab.status("virtual")
+    assert status.holder is None
+    assert status.board is not None
+    assert status.board["power"] == "off"

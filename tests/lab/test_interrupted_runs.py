@@ -16,6 +16,7 @@ from bench_runs import PROJECT, command
 from interruptible import interruptible
 
 from fsjoule.host.interrupts import SIGNALS
+from fsjoule.lab import variables
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
@@ -28,9 +29,7 @@ _GAPS_S = (0.0, 0.0, 0.01, 0.1, 0.4, 1.0, 3.0)
 def running(module_state: Path) -> Generator[Path]:
     """A lab that stays up: what a bench leaves in it is seen there."""
     handle = lab.up("virtual", owner_pid=os.getpid())
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
+    with variables(handle.environment):
         yield module_state
     lab.down("virtual")
 

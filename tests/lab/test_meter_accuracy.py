@@ -17,7 +17,7 @@ from labgrid import Environment
 from labgrid_process import forget_coordinator
 
 from fsjoule.host.paths import project_dir
-from fsjoule.lab import MeterDriver, acquired_place, meter
+from fsjoule.lab import MeterDriver, acquired_place, meter, variables
 from fsjoule.meter.energy import energy
 from fsjoule.model import Ina219Trace, Window
 from fsjoule.virtual.board.power import FeedWriter
@@ -179,17 +179,14 @@ def bench(module_state: Path) -> Generator[_Bench]:
     record = LabPaths.of("virtual").read()
     assert record is not None
     try:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            for name, value in handle.environment.items():
-                monkeypatch.setenv(name, value)
-            with acquired_place(handle.place):
-                environment_class: Any = Environment
-                labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
-                bench = _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
-                bench.meter.set_rate(1000)  # with which the loads of these tests are in step, or not
-                yield bench
-                labgrid.cleanup()
-                forget_coordinator()
+        with variables(handle.environment), acquired_place(handle.place):
+            environment_class: Any = Environment
+            labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
+            bench = _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")
+            bench.meter.set_rate(1000)  # with which the loads of these tests are in step, or not
+            yield bench
+            labgrid.cleanup()
+            forget_coordinator()
     finally:
         lab.down("virtual")
         feed.close()

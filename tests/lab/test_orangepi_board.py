@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from bench_runs import PROJECT, SMALL, complete_run, patient_environment
-from lab_board import strategy_of
+from lab_board import lab_beside, strategy_of
 
 from fsjoule import images
 from fsjoule.errors import BoardError, ConfigError
@@ -26,7 +26,6 @@ from fsjoule.lab import BoardStrategy, loader_help, second_slot
 from fsjoule.lab.boards.abilities import abilities_by_help
 from fsjoule.lab.flashers import boot_partition
 from fsjoule.model import MIB, ImageFacts
-from fsjoule.virtual.lab import lab
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +44,9 @@ class _Image:
 
 @pytest.fixture(scope="module")
 def environment(module_state: Path) -> Generator[dict[str, str]]:
-    """A lab; labgrid and a bench find it by its environment variables."""
     assert module_state.is_dir()
-    handle = lab.up(NAME, board="orangepi", owner_pid=os.getpid())
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
+    with lab_beside(NAME, "orangepi") as handle:
         yield handle.environment
-    lab.down(NAME)
 
 
 @pytest.mark.usefixtures("environment")

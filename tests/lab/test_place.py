@@ -16,7 +16,7 @@ from bench_runs import ENVIRONMENT, PROJECT, command
 from interruptible import interruptible
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
-from fsjoule.lab import acquired_place, find_places
+from fsjoule.lab import acquired_place, find_places, variables
 from fsjoule.lab.coordinator import user
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
@@ -57,9 +57,7 @@ class _Lab:
 def running(module_state: Path) -> Generator[_Lab]:
     """A lab that is up, found by its variables."""
     handle = lab.up("virtual", owner_pid=os.getpid())
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
+    with variables(handle.environment):
         yield _Lab(module_state)
     lab.down("virtual")
 

@@ -12,6 +12,7 @@ import pytest
 
 from fsjoule import images
 from fsjoule.host.paths import project_dir
+from fsjoule.lab import variables
 from fsjoule.virtual.lab import lab
 
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
@@ -45,9 +46,7 @@ def test_off(strategy, request):
 def acquired(module_state: Path) -> Generator[Path]:
     """A lab whose place is acquired by labgrid-client."""
     handle = lab.up("virtual", owner_pid=os.getpid())
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
+    with variables(handle.environment):
         _client("acquire")
         yield module_state
     lab.down("virtual")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from bench_runs import SMALL, complete_run, patient_environment
+from lab_board import lab_beside
 from labgrid import Environment
 from labgrid.driver import SSHDriver
 from labgrid.resource import NetworkService
@@ -27,7 +28,6 @@ from fsjoule.host.paths import project_dir
 from fsjoule.lab import BoardStrategy, LabgridShell, SshShell, acquired_place
 from fsjoule.lab.ssh import SshConnection
 from fsjoule.lab.strategy import Status
-from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
 NAME = "orangepi-ssh"
@@ -91,14 +91,9 @@ class _Board:
 
 @pytest.fixture(scope="module")
 def environment(module_state: Path) -> Generator[dict[str, str]]:
-    """A lab; labgrid and a bench find it by its environment variables."""
     assert module_state.is_dir()
-    handle = lab.up(NAME, board="orangepi-ssh", owner_pid=os.getpid())
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        for name, value in handle.environment.items():
-            monkeypatch.setenv(name, value)
+    with lab_beside(NAME, "orangepi-ssh") as handle:
         yield handle.environment
-    lab.down(NAME)
 
 
 @pytest.mark.usefixtures("environment")
