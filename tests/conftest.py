@@ -6,10 +6,15 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fsjoule.host.messages import lines_to
+
+if TYPE_CHECKING:
+    from command_line import CommandLine
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,6 +30,15 @@ def said() -> Generator[list[str]]:
     lines: list[str] = []
     with lines_to(lines.append):
         yield lines
+
+
+@pytest.fixture
+def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    """The command line, in a folder of the test's own."""
+    from command_line import command_line  # noqa: PLC0415 - few tests need all that it imports
+
+    monkeypatch.chdir(tmp_path)
+    return command_line(monkeypatch, capfd)
 
 
 def _process() -> dict[str, object]:

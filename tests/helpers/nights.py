@@ -33,6 +33,8 @@ from fsjoule.store.schemas import MEASUREMENT, RUN
 
 BEGIN = datetime(2026, 1, 1, 2, tzinfo=UTC)
 PATTERNS = (IoPattern.READ, IoPattern.RANDWRITE)
+# Of tests that share their nights: how many they are, and the first one with a loss.
+NIGHTS, STEP_AT = 36, 21
 
 # What becomes of the throughput of one boot: by night, filesystem, operation and kernel's label.
 Speed = Callable[[int, str, IoPattern, str], Figure]

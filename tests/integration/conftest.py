@@ -1,4 +1,4 @@
-"""The databases on which an index may be: what one must do, each of them does (`new_location`)."""
+"""Indexes, on each database on which one may be (`new_location`), and an object store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from nights import NIGHTS, STEP_AT, Nights, slower_at
+from object_store import ObjectStore, Proxy, object_store, proxy
 from pgbouncer import PgBouncer, running_pgbouncer
 from postgres_server import PostgresServer, running_server
+
+from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.importer import import_runs
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -48,3 +53,39 @@ def new_location(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: py
         return server.new_database
     pooler: PgBouncer = request.getfixturevalue("pooler")
     return lambda: pooler.before(server.new_database())
+
+
+@pytest.fixture
+def index(new_location: Callable[[], str]) -> Generator[Index]:
+    """An empty one."""
+    with open_index(new_location(), create=True) as index:
+        yield index
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """The folder of runs, which is not there yet."""
+    return tmp_path / "results"
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `results` of 36 nights, their index in it. On one of two boards there is a loss from STEP_AT on."""
+    here = tmp_path_factory.mktemp("measured")
+    Nights(speed=slower_at(STEP_AT)).write(here / "results", NIGHTS)
+    Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(here / "results", 5)
+    with open_index(here / "results" / "index.sqlite", create=True) as index:
+        import_runs(index, [here / "results"])
+    return here
+
+
+@pytest.fixture(scope="module")
+def moto() -> Generator[ObjectStore]:
+    with object_store() as started:
+        yield started
+
+
+@pytest.fixture
+def way(moto: ObjectStore) -> Generator[Proxy]:
+    with proxy(moto.url) as passing:
+        yield passing

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from advised_runs import IDLE_W, PLAIN, UNCERTAINTY, changed, write_cuts, write_parts
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from results_factory import LAB, METER
 
 from fsjoule.host.terminal import PlainConsole
@@ -23,12 +23,6 @@ from fsjoule.verdicts.advice.advise import Axis, advise, parse_weights
 from fsjoule.verdicts.advice.evidence import evidence
 
 QUICK = {"ext4": PLAIN, "ext4:nobarrier": changed("write-4k-fsync1", joules=1.0, seconds=0.7, p99_ms=8.0)}
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from nights import Nights, slower_at
 from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
 from results_factory import LAB, make_run
@@ -49,12 +49,6 @@ def files(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "allure-results"
     write_results(read_builds([written.path]), folder)
     return folder
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 def results_in(folder: Path) -> list[Document]:
@@ -353,13 +347,13 @@ def test_runs_of_the_history_are_never_the_current_ones(tmp_path: Path) -> None:
     assert (len(alone.current), alone.earlier, alone.problems) == (1, (), ())
 
 
-def test_what_is_missing_is_named(written: Written, tmp_path: Path, run: CommandLine) -> None:
+def test_what_is_missing_is_named(written: Written, tmp_path: Path, fsjoule: CommandLine) -> None:
     results = tmp_path / "results"
     shutil.copytree(written.path, results / written.path.name)
     (results / "20260310T100000Z-virtual-broken").mkdir()
     (results / "20260310T100000Z-virtual-broken" / "run.json").write_text("{}")
     (results / "20260311T100000Z-virtual-lost" / "measurements").mkdir(parents=True)
-    done = run("report", "allure")
+    done = fsjoule("report", "allure")
     assert done.code == 0, done.err
     errors = json.loads((tmp_path / "allure-results" / "fsjoule-globals.json").read_text())["errors"]
     said = "\n".join(error["message"] for error in errors)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bisections import COMMITS, Bisection, asked, figures
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from kernel_trees import commit, git, new_tree
 from results_factory import make_measurement
 from toy_kernel import changed, new_kernel, tools_for_it
@@ -30,10 +30,9 @@ GUEST = ENVIRONMENTS / "deterministic.yaml"
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+def run(fsjoule: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bisections import COMMITS, Bisection, figures
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from profiles import write_profiled
 
 from fsjoule.store.bisection import LOG_FILE
@@ -39,13 +39,8 @@ def explained(tmp_path: Path) -> Bisection:
     return bisection
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
-
-
-def test_the_answer_comes_first(done: Path, run: CommandLine) -> None:
-    told = run("bisect", "show", done)
+def test_the_answer_comes_first(done: Path, fsjoule: CommandLine) -> None:
+    told = fsjoule("bisect", "show", done)
     assert told.code == 0, told.err
     first, *rest = told.out.splitlines()
     assert first == f"first bad commit: {_CULPRIT} commit number 41"
@@ -54,16 +49,16 @@ def test_the_answer_comes_first(done: Path, run: CommandLine) -> None:
         assert words in text
 
 
-def test_all_has_every_commit_and_boot(done: Path, run: CommandLine) -> None:
-    short, whole = run("bisect", "show", done).out, run("bisect", "show", done, "--all").out
+def test_all_has_every_commit_and_boot(done: Path, fsjoule: CommandLine) -> None:
+    short, whole = fsjoule("bisect", "show", done).out, fsjoule("bisect", "show", done, "--all").out
     assert "less probable ones are left out" in short
     assert all(commit in whole for commit in COMMITS)
     assert "confirmation" in whole
     assert "build failed: drivers/a.c:1" in whole
 
 
-def test_the_document_has_question_answer_commits_and_boots(done: Path, run: CommandLine) -> None:
-    document = run("bisect", "show", done, "--json").document
+def test_the_document_has_question_answer_commits_and_boots(done: Path, fsjoule: CommandLine) -> None:
+    document = fsjoule("bisect", "show", done, "--json").document
     assert document["answer"]["kind"] == "culprit"
     assert document["answer"]["commits"] == [_CULPRIT]
     assert document["answer"]["changes"][0]["words"].endswith("slower")
@@ -72,16 +67,16 @@ def test_the_document_has_question_answer_commits_and_boots(done: Path, run: Com
     assert document["asked"]["seed"] == 7
 
 
-def test_gits_log_narrows_to_the_culprit(done: Path, run: CommandLine) -> None:
-    lines = run("bisect", "show", done, "--git").out.splitlines()
+def test_gits_log_narrows_to_the_culprit(done: Path, fsjoule: CommandLine) -> None:
+    lines = fsjoule("bisect", "show", done, "--git").out.splitlines()
     assert lines[0] == "git bisect start"
     assert lines[-2:] == [f"git bisect good {COMMITS[40]}", f"git bisect bad {_CULPRIT}"]
     assert f"git bisect skip {COMMITS[32]}" in lines
 
 
-def test_the_page_is_one_file_with_pictures(done: Path, run: CommandLine, tmp_path: Path) -> None:
+def test_the_page_is_one_file_with_pictures(done: Path, fsjoule: CommandLine, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert run("bisect", "show", done, "--html", page).code == 0
+    assert fsjoule("bisect", "show", done, "--html", page).code == 0
     text = page.read_text()
     assert text.count("<svg") == 3
     assert "simulated" in text
@@ -89,14 +84,14 @@ def test_the_page_is_one_file_with_pictures(done: Path, run: CommandLine, tmp_pa
     assert "http://" not in text.replace("http://www.w3.org", "")
 
 
-def test_a_bisection_under_way_is_shown(done: Path, run: CommandLine, tmp_path: Path) -> None:
+def test_a_bisection_under_way_is_shown(done: Path, fsjoule: CommandLine, tmp_path: Path) -> None:
     lines = (done / LOG_FILE).read_bytes().splitlines(keepends=True)
     for events in (2, 3, 12, len(lines) - 1):
         (tmp_path / LOG_FILE).write_bytes(b"".join(lines[:events]))
-        told = run("bisect", "show", tmp_path)
+        told = fsjoule("bisect", "show", tmp_path)
         assert told.code == 0, told.err
-        assert json.loads(run("bisect", "show", tmp_path, "--json").out)["schema"] == "fsjoule.bisected/1"
-    assert "not answered yet" in run("bisect", "show", tmp_path).out or "first bad commit" in told.out
+        assert json.loads(fsjoule("bisect", "show", tmp_path, "--json").out)["schema"] == "fsjoule.bisected/1"
+    assert "not answered yet" in fsjoule("bisect", "show", tmp_path).out or "first bad commit" in told.out
 
 
 @pytest.mark.parametrize(
@@ -108,10 +103,12 @@ def test_a_bisection_under_way_is_shown(done: Path, run: CommandLine, tmp_path: 
         (b'{"event": "waited", "seconds": 1}\n', "its first line is no question"),
     ],
 )
-def test_a_folder_that_holds_none_is_told(content: bytes | None, told: str, run: CommandLine, tmp_path: Path) -> None:
+def test_a_folder_that_holds_none_is_told(
+    content: bytes | None, told: str, fsjoule: CommandLine, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / LOG_FILE).write_bytes(content)
-    shown = run("bisect", "show", tmp_path)
+    shown = fsjoule("bisect", "show", tmp_path)
     assert shown.code == 2
     assert told in shown.err
     assert "Traceback" not in shown.err
@@ -129,21 +126,23 @@ def test_a_folder_that_holds_none_is_told(content: bytes | None, told: str, run:
         (("--jobs", "0"), "--jobs 0: it is at least 1"),
     ],
 )
-def test_wrong_input_is_refused(arguments: tuple[str, ...], told: str, run: CommandLine, tmp_path: Path) -> None:
+def test_wrong_input_is_refused(arguments: tuple[str, ...], told: str, fsjoule: CommandLine, tmp_path: Path) -> None:
     given = ("--lg-env", "env/virtual.yaml", "--tree", tmp_path, "--good", "a", "--bad", "b") if arguments else ()
-    refused = run("bisect", *given, *arguments)
+    refused = fsjoule("bisect", *given, *arguments)
     assert refused.code == 2
     assert told in refused.err
 
 
-def test_what_the_loss_is_made_of_is_told_by_function(explained: Bisection, run: CommandLine, tmp_path: Path) -> None:
+def test_what_the_loss_is_made_of_is_told_by_function(
+    explained: Bisection, fsjoule: CommandLine, tmp_path: Path
+) -> None:
     page = tmp_path / "page.html"
-    told = run("bisect", "show", explained.folder, "--html", page)
+    told = fsjoule("bisect", "show", explained.folder, "--html", page)
     assert told.code == 0, told.err
     assert told.out.startswith(f"first bad commit: {_CULPRIT}")
     assert f"btrfs randread-16k: {_CULPRIT} is busy for " in told.out
     assert "btrfs_read" in told.out
-    document = run("bisect", "show", explained.folder, "--json").document
+    document = fsjoule("bisect", "show", explained.folder, "--json").document
     randread = next(each for each in document["explanations"] if each["series"] == "btrfs randread-16k")
     assert randread["functions"][0]["name"] == "btrfs_read"
     assert randread["baseline"]["kernel"] == COMMITS[40]
@@ -166,9 +165,9 @@ def test_an_explanation_takes_one_boot_of_each_side_and_changes_no_answer(explai
     assert without.explain().profiled == (), "there is nothing to explain"
 
 
-def test_an_explanation_whose_runs_are_gone_costs_no_answer(explained: Bisection, run: CommandLine) -> None:
+def test_an_explanation_whose_runs_are_gone_costs_no_answer(explained: Bisection, fsjoule: CommandLine) -> None:
     shutil.rmtree(explained.boots.profiled[_CULPRIT])
-    told = run("bisect", "show", explained.folder)
+    told = fsjoule("bisect", "show", explained.folder)
     assert told.code == 0
     assert told.out.startswith("first bad commit")
     assert "warning: it cannot be explained:" in told.err

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import CommandLine, command_line
-
-PROJECT = Path(__file__).parents[2]
+from command_line import CommandLine
 
 MATRIX = """\
 suite = "quick"
@@ -28,14 +26,13 @@ place_variable = "PLACE_EVK"
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
+def run(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CommandLine:
     for name in ("PLACE_EVK", "PLACE_IMX6UL_EVK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "matrix.toml").write_text(MATRIX)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def pipeline(run: CommandLine, folder: Path, *inputs: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bisections import COMMITS, Bisection, figures
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from gitlab_server import BOT, GitLab, gitlab_server
 
 from fsjoule.testing import FakeKernelBoots
@@ -32,10 +32,7 @@ def server() -> Generator[GitLab]:
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, state: Path, server: GitLab
-) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
+def run(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, state: Path, server: GitLab) -> CommandLine:
     for name, value in {
         "FSJOULE_GITLAB_TOKEN": TOKEN,
         "CI_SERVER_URL": server.url,
@@ -44,10 +41,9 @@ def run(
         "CI_COMMIT_SHORT_SHA": "abc12345",
     }.items():
         monkeypatch.setenv(name, value)
-    run = command_line(monkeypatch, capfd)
-    done = run("bisect", "show", state, "--markdown", "bisect.md")
+    done = fsjoule("bisect", "show", state, "--markdown", "bisect.md")
     assert done.code == 0, done.err
-    return run
+    return fsjoule
 
 
 def issue(run: CommandLine) -> str:

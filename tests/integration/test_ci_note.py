@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, Done, command_line
+from command_line import CommandLine, Done
 from gitlab_server import GitLab, gitlab_server
 
 TOKEN = "glpat-planted_4711"
@@ -25,10 +25,9 @@ def server() -> Generator[GitLab]:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
+def run(fsjoule: CommandLine, tmp_path: Path) -> CommandLine:
     (tmp_path / "note.md").write_text(TOLD)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 @pytest.fixture(autouse=True)

@@ -8,14 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, CommandLine, command_line
+from command_line import PROGRAM, CommandLine
 
 from fsjoule.runs.options import BenchOptions, rows
-
-
-@pytest.fixture
-def ours(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -35,10 +30,10 @@ def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_begins_with_an_example_and_has_every_option(ours: CommandLine) -> None:
-    help_of_all = ours("--help").out
+def test_help_begins_with_an_example_and_has_every_option(fsjoule: CommandLine) -> None:
+    help_of_all = fsjoule("--help").out
     assert help_of_all.split("Measure:")[1].split()[0] == "bench"
-    told = ours("bench", "-h").out
+    told = fsjoule("bench", "-h").out
     assert "Example: fsjoule bench --fs ext4" in told.partition("Measure filesystems")[0]
     lines = told.splitlines()
     for name in (*(row.name for _, row in rows(BenchOptions)), "--lg-env", "-k"):
@@ -63,8 +58,8 @@ def test_from_any_folder_it_lists_what_it_would_measure_and_nothing_else(tmp_pat
         ("-k read results/x", "fsjoule bench --help lists the options"),
     ],
 )
-def test_a_word_that_is_no_option_gets_the_option(ours: CommandLine, words: str, hint: str) -> None:
-    done = ours("bench", *words.split())
+def test_a_word_that_is_no_option_gets_the_option(fsjoule: CommandLine, words: str, hint: str) -> None:
+    done = fsjoule("bench", *words.split())
     word = words.rsplit(maxsplit=1)[-1]
     assert (done.code, done.err) == (2, f"error: fsjoule bench: {word!r} is not an option\n  hint: {hint}\n")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from compared_runs import in_guest_time, write_kernels
 from index_runs import edit
 from results_factory import LAB, METER
@@ -17,13 +17,6 @@ from results_factory import LAB, METER
 from fsjoule.model import LabFacts, Measurement
 from fsjoule.report import style
 from fsjoule.report.run import write_report
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
-    return command_line(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from compared_runs import write_kernels
 from fresh_boots import FreshBoots, kernel_folder
 from index_runs import edit
@@ -21,12 +21,6 @@ from fsjoule.runs import gate
 
 PROJECT = Path(__file__).parents[2]
 BENCH_3 = replace(LAB, place="bench-3", exporters=(Exporter("rack", ""),))
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

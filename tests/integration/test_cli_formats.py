@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from bisections import Bisection, figures
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from compared_runs import write_kernels
 from nights import Nights, slower_at
 
@@ -37,11 +37,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
+def fsjoule(fsjoule: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def _words(command: str, measured: Path) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from compared_runs import write_kernels
 from kernel_trees import new_tree
 
@@ -40,11 +40,9 @@ metrics = ["throughput", "energy"]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
+def run(fsjoule: CommandLine, tmp_path: Path) -> CommandLine:
     (tmp_path / "policy.toml").write_text(POLICY)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def recorded(folder: Path, speed: float, **changed: Any) -> Path:

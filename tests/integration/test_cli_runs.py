@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from compared_runs import write_kernels
 from index_runs import edit
 
@@ -40,10 +40,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(lab: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+def run(fsjoule: CommandLine, lab: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.chdir(lab)
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def test_runs_are_listed_newest_first(run: CommandLine, tmp_path: Path) -> None:

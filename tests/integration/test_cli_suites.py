@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line, finished, started
+from command_line import CommandLine, finished, started
 from results_factory import make_run
 
 from fsjoule.store.folder import RunFolder
@@ -15,11 +15,6 @@ from fsjoule.suites import SUITES
 
 _ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
 _X86 = _ENVIRONMENT.with_name("virtual-x86.yaml")
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def test_all_suites_and_parts_are_listed(fsjoule: CommandLine) -> None:

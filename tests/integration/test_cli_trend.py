@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from nights import Nights, slower_at
 
 from fsjoule.model.metrics import Metric
@@ -19,31 +19,16 @@ from fsjoule.model.series import Series, Where
 from fsjoule.runs import confirm
 from fsjoule.runs.pairs import BootPair
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    here = tmp_path_factory.mktemp("measured")
-    Nights(speed=slower_at(21)).write(here / "results", 36)
-    Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(here / "results", 5)
-    with open_index(here / "results" / "index.sqlite", create=True) as index:
-        import_runs(index, [here / "results"])
-    return here
-
-
 @pytest.fixture
-def run(
-    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> CommandLine:
+def run(fsjoule: CommandLine, indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """The command line in a folder of its own, with the index of all."""
     (tmp_path / "results").mkdir()
-    shutil.copy(measured / "results" / "index.sqlite", tmp_path / "results")
-    monkeypatch.chdir(tmp_path)
+    shutil.copy(indexed / "results" / "index.sqlite", tmp_path / "results")
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def key_of(filesystem: str) -> Series:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from fresh_boots import FreshBoots, kernel_folder, taken
 from nights import Nights, debian, slower_at
 from place_checks import PlaceNights
@@ -27,13 +27,11 @@ RECIPE = "imx6ul"
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+def run(fsjoule: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """The command line in a folder of its own."""
     (tmp_path / "results").mkdir()
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def as_the_board_tells_it(series: SeriesKey) -> SeriesKey:

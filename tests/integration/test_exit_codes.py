@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 import typer
-from command_line import PROGRAM, CommandLine, command_line
+from command_line import PROGRAM, CommandLine
 from compared_runs import write_kernels
 from labgrid.remote.common import ResourceEntry
 
@@ -27,13 +27,6 @@ from fsjoule.runs.request import choose
 from fsjoule.store.files import check_writable
 
 REPORTED = "this is a bug in fsjoule; please report it"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FSJOULE_INDEX", raising=False)
-    return command_line(monkeypatch, capfd)
 
 
 def in_a_process(*words: object, stdout: Any, stderr: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
@@ -68,14 +61,14 @@ def test_a_gate_whose_output_fails_keeps_its_answer(
     assert "Traceback" not in done.stderr
 
 
-def test_a_note_that_cannot_be_written_keeps_the_answer(run: CommandLine, tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_written_keeps_the_answer(fsjoule: CommandLine, tmp_path: Path) -> None:
     folder = write_kernels(tmp_path / "results", speeds={"6.1": 1.0, "6.12": 0.9})
     (tmp_path / "note.md").symlink_to("/dev/full")
-    done = run("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.12@{folder}", "--markdown", "note.md")
+    done = fsjoule("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.12@{folder}", "--markdown", "note.md")
     assert done.code == 1
     assert "note.md cannot be written: No space left" in done.err
     # A folder where nothing can be is said before anything is read or measured.
-    refused = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--markdown", "/proc/x/note.md")
+    refused = fsjoule("gate", "--baseline", "6.1", "--candidate", "6.12", "--markdown", "/proc/x/note.md")
     assert refused.code == 2
     assert "--format markdown: there is no folder /proc/x" in refused.err
 
@@ -129,20 +122,20 @@ def test_a_program_without_output_is_fine() -> None:
     ],
 )
 def test_every_cause_has_its_exit_code(
-    run: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int, said: str
+    fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int, said: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise failure
 
     monkeypatch.setattr("fsjoule.store.reader.load_run", fail)
-    done = run("show", "any/thing")
+    done = fsjoule("show", "any/thing")
     assert done.code == code, done.err
     assert said in " ".join(done.err.split())
     assert ("Traceback" in done.err) == (said == REPORTED)
 
 
 def test_what_fails_while_ctrl_c_ends_a_command_is_told_and_the_exit_code_stays(
-    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+    fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         try:
@@ -151,22 +144,22 @@ def test_what_fails_while_ctrl_c_ends_a_command_is_told_and_the_exit_code_stays(
             _ = cast("Any", ResourceEntry)({}).args
 
     monkeypatch.setattr("fsjoule.store.reader.load_run", interrupted)
-    done = run("show", "any/thing")
+    done = fsjoule("show", "any/thing")
     assert (done.code, done.err) == (130, "error: labgrid failed: KeyError: 'params'\n")
 
 
-def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_labgrid_stumbles_over_is_the_labs_fault(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     def exporter_gone(*_: object, **__: object) -> None:
         _ = cast("Any", ResourceEntry)({}).args
 
     monkeypatch.setattr("fsjoule.store.reader.load_run", exporter_gone)
-    done = run("show", "any/thing")
+    done = fsjoule("show", "any/thing")
     assert (done.code, done.err) == (4, "error: labgrid failed: KeyError: 'params'\n")
 
 
-def test_a_module_that_cannot_be_imported_is_a_bug(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_cannot_be_imported_is_a_bug(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_OURS", (CliCommand("absent", "fsjoule.cli.absent:app"),))
-    assert run("absent").code == 70
+    assert fsjoule("absent").code == 70
 
 
 def test_what_is_buffered_is_written_before_the_end(capfd: pytest.CaptureFixture[str]) -> None:
@@ -189,20 +182,20 @@ def test_repetitions_have_a_limit(repeat: int) -> None:
 
 
 @pytest.mark.parametrize("asked", ["x" * 300, "~nobody-of-that-name/linux", "x" * 5000 + "/linux"])
-def test_a_kernel_that_is_no_path_is_named(run: CommandLine, asked: str) -> None:
-    done = run("image", "build", "--kernel", asked)
+def test_a_kernel_that_is_no_path_is_named(fsjoule: CommandLine, asked: str) -> None:
+    done = fsjoule("image", "build", "--kernel", asked)
     assert done.code == 2
     assert "error: --kernel " in done.err
     assert "choose from" in done.err
 
 
-def test_a_folder_that_is_not_there_is_no_index(run: CommandLine) -> None:
-    done = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--within", "results/nope")
+def test_a_folder_that_is_not_there_is_no_index(fsjoule: CommandLine) -> None:
+    done = fsjoule("gate", "--baseline", "6.1", "--candidate", "6.12", "--within", "results/nope")
     assert done.code == 2
     assert "there is no folder results/nope" in done.err
 
 
-def test_a_report_of_nothing_replaces_none(run: CommandLine, tmp_path: Path) -> None:
+def test_a_report_of_nothing_replaces_none(fsjoule: CommandLine, tmp_path: Path) -> None:
     report = tmp_path / "report"
     report.mkdir()
     (report / "fsjoule-report").write_text("good\n")
@@ -210,23 +203,23 @@ def test_a_report_of_nothing_replaces_none(run: CommandLine, tmp_path: Path) -> 
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").touch()
     for folder in ("empty", "other"):
-        done = run("report", "build", folder)
+        done = fsjoule("report", "build", folder)
         assert done.code == 2
         assert "there is no run folder" in done.err
     assert (report / "fsjoule-report").read_text() == "good\n"
 
 
 @pytest.mark.parametrize("address", ["/dev/null", "/etc/passwd"])
-def test_what_is_no_terminal_is_no_meter(run: CommandLine, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_what_is_no_terminal_is_no_meter(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("FSJOULE_METER", address)
-    done = run("meter", "info")
+    done = fsjoule("meter", "info")
     assert done.code == 2
     assert f"{address} is not a serial port" in done.err
     assert "kill" not in done.err
 
 
-def test_a_hint_names_the_command_that_measures(run: CommandLine, tmp_path: Path) -> None:
-    done = run("show", tmp_path)
+def test_a_hint_names_the_command_that_measures(fsjoule: CommandLine, tmp_path: Path) -> None:
+    done = fsjoule("show", tmp_path)
     assert done.code == 2
     assert "fsjoule bench" in done.err
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from pyjls import Reader
@@ -45,12 +45,6 @@ def folder(made: MadeRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
         trace=made.traces.get,
         attachments=lambda _: {STEPS_FILE: encode_steps(_STEPS)},
     )
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 def test_csv_has_each_figure_with_its_uncertainty(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from reported_runs import write_run
@@ -36,11 +36,6 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.reader import load_run
 
 SECRET = "glpat-a-token-of-a-job"
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 @pytest.fixture
@@ -140,24 +135,24 @@ def test_a_run_that_is_a_link_is_refused(folder: Path, secret: Path) -> None:
         load_run(folder)
 
 
-def test_no_report_holds_a_file_from_outside(run: CommandLine, folder: Path, secret: Path, tmp_path: Path) -> None:
+def test_no_report_holds_a_file_from_outside(fsjoule: CommandLine, folder: Path, secret: Path, tmp_path: Path) -> None:
     for name in ("console.log", "steps.json", "trace.parquet", "more.txt"):
         (first(folder) / name).unlink(missing_ok=True)
         (first(folder) / name).symlink_to(secret / "environ")
     (folder / "gate.json").symlink_to(secret / "environ")
-    done = run("report", "allure", folder, "--output", tmp_path / "allure")
+    done = fsjoule("report", "allure", folder, "--output", tmp_path / "allure")
     assert (done.code, "gate.json" in done.err) == (0, True)
     results = b"".join(file.read_bytes() for file in (tmp_path / "allure").iterdir())
     assert SECRET.encode() not in results
     assert b"console.log is not attached: it is a symbolic link" in results
-    assert run("report", "page", folder).code == 2
+    assert fsjoule("report", "page", folder).code == 2
     assert "symbolic link" in (folder / "report.html").read_text()
 
 
-def test_a_fifo_as_a_trace_is_not_waited_for(run: CommandLine, folder: Path) -> None:
+def test_a_fifo_as_a_trace_is_not_waited_for(fsjoule: CommandLine, folder: Path) -> None:
     (first(folder) / "trace.parquet").unlink(missing_ok=True)
     os.mkfifo(first(folder) / "trace.parquet")
-    assert run("report", "page", folder).code == 2
+    assert fsjoule("report", "page", folder).code == 2
     assert "a FIFO" in (folder / "report.html").read_text()
 
 
@@ -304,7 +299,7 @@ def test_the_terminal_prints_neither_markup_nor_escapes() -> None:
     assert shown.getvalue() == f"[/] [bold]x[/bold] :smile: {REPLACEMENT}[31mred{REPLACEMENT}\n{REPLACEMENT}\n"
 
 
-def test_a_series_of_any_name_is_listed_and_drawn(run: CommandLine, folder: Path, tmp_path: Path) -> None:
+def test_a_series_of_any_name_is_listed_and_drawn(fsjoule: CommandLine, folder: Path, tmp_path: Path) -> None:
     def rename(document: dict[str, object]) -> None:
         document["series"]["filesystem"] = "[/]ext4\x01\x1b[2J"  # type: ignore[index]
 
@@ -313,10 +308,10 @@ def test_a_series_of_any_name_is_listed_and_drawn(run: CommandLine, folder: Path
             edit(file, rename)
     # A measurement of this folder is damaged.
     for words in (("report", "page"), ("show",)):
-        done = run(*words, folder)
+        done = fsjoule(*words, folder)
         assert (done.code, "1 damaged measurement left out: " in done.err) == (2, True)
-    assert run("index", "import", folder, "--index", tmp_path / "index.sqlite").code == 0
-    done = run("index", "series", "--index", tmp_path / "index.sqlite")
+    assert fsjoule("index", "import", folder, "--index", tmp_path / "index.sqlite").code == 0
+    done = fsjoule("index", "series", "--index", tmp_path / "index.sqlite")
     assert (done.code, "[/]ext4" in done.out, "\x1b" in done.out) == (0, True, False)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from reported_runs import write_run
@@ -27,11 +27,6 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 from fsjoule.store.schemas import decode_steps
 from fsjoule.store.traces import MOST_ROWS, decode_trace, encode_trace
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +84,12 @@ def put(file: Path, way: tuple[str | int, ...], value: object) -> None:
     ],
 )
 def test_a_run_that_cannot_be_costs_no_other(
-    run: CommandLine, folder: Path, tmp_path: Path, way: tuple[str | int, ...], value: object
+    fsjoule: CommandLine, folder: Path, tmp_path: Path, way: tuple[str | int, ...], value: object
 ) -> None:
     put(folder / "run.json", way, value)
-    assert run("show", folder).code == 2
-    assert run("report", "page", folder).code == 2
-    done = run("report", "allure", tmp_path / "results", "--output", tmp_path / "allure")
+    assert fsjoule("show", folder).code == 2
+    assert fsjoule("report", "page", folder).code == 2
+    done = fsjoule("report", "allure", tmp_path / "results", "--output", tmp_path / "allure")
     assert done.code == 0
     assert f"missing: {folder.name}: " in done.err
     assert "another" in (tmp_path / "allure" / "environment.properties").read_text()
@@ -114,11 +109,11 @@ def test_a_run_that_cannot_be_costs_no_other(
     ],
 )
 def test_a_measurement_that_cannot_be_is_named_and_left_out(
-    run: CommandLine, folder: Path, way: tuple[str | int, ...], value: object
+    fsjoule: CommandLine, folder: Path, way: tuple[str | int, ...], value: object
 ) -> None:
     put(first(folder) / "measurement.json", way, value)
     assert first(folder).name in load_run(folder).damaged
-    shown = run("show", folder)
+    shown = fsjoule("show", folder)
     assert shown.code == 2
     assert "damaged and left out" in " ".join(shown.out.split())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cache_damage import KEY, KINDS, NAME, built, fill_a_hole, flip_a_byte, in_memory
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import HostError
 from fsjoule.host.cache import locks
@@ -24,9 +24,9 @@ def memory(tmp_path: Path) -> Generator[Path]:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], memory: Path) -> CommandLine:
+def run(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, memory: Path) -> CommandLine:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(memory))
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cache_damage import built, in_memory
-from command_line import PROGRAM, CommandLine, command_line
+from command_line import PROGRAM, CommandLine
 from unprivileged import run_unprivileged
 
 from fsjoule.errors import HostError, StorageError
@@ -29,9 +29,9 @@ def memory(tmp_path: Path) -> Generator[Path]:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], memory: Path) -> CommandLine:
+def run(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, memory: Path) -> CommandLine:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(memory))
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 # ------------------------------------------------------------------------------------------------ other processes

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of, validity
@@ -30,11 +30,6 @@ SENSOR = IioDevice("iio:device7", "bmp280", {"temp": {"input": "25000"}})
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FSJOULE_METERS_DIR", str(tmp_path / "meters"))
     return tmp_path / "meters"
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def _recorded(server: Iiod, device: str, seconds: float = 1.0) -> PlainTrace:

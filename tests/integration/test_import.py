@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from results_factory import make_run
 from whole_runs import write_whole
 
@@ -25,12 +25,6 @@ boot to login,duration,9500,ms,,6.1.0,2026-03-{day:02d}T10:00:00Z,1
 boot to login,operation-energy,{joules},J,0.2,6.1.0,2026-03-{day:02d}T10:00:00Z,1
 copy,throughput,20,MB/s,,6.1.0,2026-03-{day:02d}T10:00:00Z,1
 """
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 def imported(fsjoule: CommandLine, *words: object) -> list[LoadedRun]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from nights import Nights, slower_at
-from object_store import ObjectStore, bucket_at, object_store
+from object_store import ObjectStore, bucket_at
 
 from fsjoule.model import IoPattern
 from fsjoule.model.kernel import Kernel
@@ -31,17 +31,10 @@ ASKED = (
 )
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[ObjectStore]:
-    with object_store() as started:
-        yield started
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
+def run(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CommandLine:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def answers(run: CommandLine, location: str) -> list[str]:
@@ -74,9 +67,9 @@ def fill(run: CommandLine, location: str) -> None:
 
 
 def test_a_dropped_index_comes_back_from_folders_and_from_an_object_store(
-    run: CommandLine, server: ObjectStore, monkeypatch: pytest.MonkeyPatch, new_location: NewLocation
+    run: CommandLine, moto: ObjectStore, monkeypatch: pytest.MonkeyPatch, new_location: NewLocation
 ) -> None:
-    for name, value in server.variables.items():
+    for name, value in moto.variables.items():
         monkeypatch.setenv(name, value)
     Nights(speed=slower_at(21), filesystems=("btrfs",), patterns=(IoPattern.RANDWRITE,)).write(Path("results"), 36)
     at = new_location()
@@ -93,7 +86,7 @@ def test_a_dropped_index_comes_back_from_folders_and_from_an_object_store(
     assert run("index", "rebuild", "--index", again).code == 0
     assert answers(run, again) == before
 
-    store = server.new_bucket()
+    store = moto.new_bucket()
     done = run("results", "push", store)
     assert (done.code, done.out.rpartition(", ")[2]) == (0, "6 documents beside the runs\n")
     assert "documents beside" not in run("results", "push", store).out
@@ -111,16 +104,16 @@ def test_a_dropped_index_comes_back_from_folders_and_from_an_object_store(
 
 
 def test_a_changed_document_is_neither_sent_nor_fetched(
-    run: CommandLine, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    run: CommandLine, moto: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in server.variables.items():
+    for name, value in moto.variables.items():
         monkeypatch.setenv(name, value)
     Nights(filesystems=("btrfs",), patterns=(IoPattern.RANDWRITE,)).write(Path("results"), 1)
     with open_index("results/index.sqlite", create=True) as index:
         keep_states(index, [KeptState("0" * 16, ChangeState.ACCEPTED, why="so")])
         (document,) = index.states.iterdir()
     whole, changed = document.read_bytes(), document.read_bytes().replace(b'"so"', b'"no"')
-    store = server.new_bucket()
+    store = moto.new_bucket()
     document.write_bytes(changed)
     done = run("results", "push", store)
     assert done.code == 2
@@ -128,7 +121,7 @@ def test_a_changed_document_is_neither_sent_nor_fetched(
     document.write_bytes(whole)
     assert run("results", "push", store).code == 0
     document.write_bytes(changed)
-    bucket_at(server.url, store).put(f"states/{document.name}", document)
+    bucket_at(moto.url, store).put(f"states/{document.name}", document)
     done = run("results", "pull", store, "--into", "pulled")
     assert done.code == 2
     assert "it has another content than it was written with" in done.err

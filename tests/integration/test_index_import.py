@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,15 +63,6 @@ def faster(measurement: Measurement) -> Measurement:
 
 class TestImporting:
     """Run folders into an index."""
-
-    @pytest.fixture
-    def index(self, new_location: NewLocation) -> Generator[Index]:
-        with open_index(new_location(), create=True) as index:
-            yield index
-
-    @pytest.fixture
-    def results(self, tmp_path: Path) -> Path:
-        return tmp_path / "results"
 
     # ------------------------------------------------------------------------------------- the same twice
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Order, Where
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.index import trend as index_trend
-from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.database import Index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import keep_verdicts, kept_verdicts
 from fsjoule.store.index.retention import Retention, prune
@@ -89,15 +89,6 @@ def some_lab(results: Path, seed: int, count: int = NIGHTS) -> list[Path]:
 
 class TestJudging:
     """Verdicts that are kept."""
-
-    @pytest.fixture
-    def results(self, tmp_path: Path) -> Path:
-        return tmp_path / "results"
-
-    @pytest.fixture
-    def index(self, new_location: NewLocation) -> Generator[Index]:
-        with open_index(new_location(), create=True) as index:
-            yield index
 
     def test_only_series_with_something_new_are_judged_again(self, index: Index, results: Path) -> None:
         folders = some_lab(results, 1, 30)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from fsjoule.model.metrics import Metric, figure_of, uncertainty_of
 from fsjoule.model.series import Order, Series, Where, comparable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index import trend as index_trend
-from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.database import Index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, points, run_folders, stats
 from fsjoule.store.index.selection import booted, resolve
@@ -93,15 +93,6 @@ def newest_rows(index: Index, where: Where, *, at_most: int | None, of_each: int
 
 class TestAsking:
     """Series, kernels and selections."""
-
-    @pytest.fixture
-    def index(self, new_location: NewLocation) -> Generator[Index]:
-        with open_index(new_location(), create=True) as index:
-            yield index
-
-    @pytest.fixture
-    def results(self, tmp_path: Path) -> Path:
-        return tmp_path / "results"
 
     # ------------------------------------------------------------------------------------------- figures
 

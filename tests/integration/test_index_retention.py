@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from index_runs import edit, write_days, write_run
 
 from fsjoule.model.series import Where
 from fsjoule.store.index import writer
-from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.database import Index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.retention import KeepReason, Retention, planned, prune
@@ -28,15 +28,6 @@ def held(index: Index) -> list[str]:
 
 class TestRetention:
     """Pruning, and what comes after it."""
-
-    @pytest.fixture
-    def results(self, tmp_path: Path) -> Path:
-        return tmp_path / "results"
-
-    @pytest.fixture
-    def index(self, new_location: NewLocation) -> Generator[Index]:
-        with open_index(new_location(), create=True) as index:
-            yield index
 
     def test_older_runs_go_and_their_folders_stay(self, index: Index, results: Path) -> None:
         write_days(results, range(1, 9))

@@ -31,10 +31,6 @@ class TestStates:
     """Keeping, reading and taking back."""
 
     @pytest.fixture
-    def results(self, tmp_path: Path) -> Path:
-        return tmp_path / "results"
-
-    @pytest.fixture
     def index(self, new_location: NewLocation, results: Path) -> Generator[Index]:
         write_run(results)
         with open_index(new_location(), create=True) as index:

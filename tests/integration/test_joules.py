@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from joules_project import run_tests, write_project
 
 from fsjoule.model import BlockWorkload, RunStatus
@@ -115,11 +115,6 @@ def test_sync(joules):
     with joules("sync"):
         EMULATED.spend(1.0, watts * (1 + wobble))
 """
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyjoulescope_driver
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
@@ -49,11 +49,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def known() -> None:
     write_instrument_file(InstrumentFile(serial_number="SIM001", accuracy=ACCURACY))
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def steady(seconds: Floats) -> Floats:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from fresh_boots import kernel_folder
 
 from fsjoule.ci.lava import guard, helpers, settings
@@ -29,9 +29,9 @@ GATE = ("--baseline", "6.1", "--candidate", "6.12")
 
 
 @pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+def fsjoule(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.delenv("LG_ENV", raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def test_a_gate_is_a_job_whose_result_is_the_verdict(fsjoule: CommandLine) -> None:

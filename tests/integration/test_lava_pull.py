@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from results_factory import MadeRun, make_run
 
 from fsjoule.ci.lava.pull import LavaServer, _log, pull
@@ -84,9 +84,9 @@ def lava() -> Generator[Lava]:
 
 
 @pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+def fsjoule(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.delenv("FSJOULE_LAVA_TOKEN", raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def of_job(made: MadeRun) -> Run:

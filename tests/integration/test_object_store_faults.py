@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -25,8 +24,6 @@ from object_store import (
     Proxy,
     bucket_at,
     contents,
-    object_store,
-    proxy,
     write_kept,
 )
 
@@ -40,21 +37,9 @@ IMPATIENT = Limits(connect_s=5.0, stall_s=20.0, whole_s=40.0, retries=0, retries
 _MOST_REQUESTS = 60
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[ObjectStore]:
-    with object_store() as started:
-        yield started
-
-
 @pytest.fixture
-def way(server: ObjectStore) -> Generator[Proxy]:
-    with proxy(server.url) as passing:
-        yield passing
-
-
-@pytest.fixture
-def store(server: ObjectStore) -> str:
-    return server.new_bucket()
+def store(moto: ObjectStore) -> str:
+    return moto.new_bucket()
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +61,13 @@ def pulled(bucket: Bucket, into: Path) -> dict[str, dict[str, bytes]]:
 
 @pytest.mark.parametrize("fault", ["refuse", "lose", "answer"])
 def test_a_push_that_ends_at_any_request_is_completed_by_the_next(  # noqa: PLR0917 - fixtures
-    server: ObjectStore, way: Proxy, begun: Path, grown: Path, tmp_path: Path, fault: Fault
+    moto: ObjectStore, way: Proxy, begun: Path, grown: Path, tmp_path: Path, fault: Fault
 ) -> None:
     """First a new run, then its growth; the server fails from the n-th request on."""
     for folder, before in ((begun, None), (grown, begun)):
         for number in range(1, _MOST_REQUESTS):
-            store = server.new_bucket()
-            direct = bucket_at(server.url, store)
+            store = moto.new_bucket()
+            direct = bucket_at(moto.url, store)
             if before is not None:
                 push_runs(direct, [before])
             way.asked.clear()
@@ -107,22 +92,22 @@ def test_a_push_that_ends_at_any_request_is_completed_by_the_next(  # noqa: PLR0
 
 @pytest.mark.parametrize("fault", ["while", "lose", "answer"])
 def test_a_request_that_fails_once_is_tried_again(
-    server: ObjectStore, way: Proxy, grown: Path, tmp_path: Path, fault: Fault
+    moto: ObjectStore, way: Proxy, grown: Path, tmp_path: Path, fault: Fault
 ) -> None:
     for number in range(1, 9):
-        store = server.new_bucket()
+        store = moto.new_bucket()
         way.asked.clear()
         way.faults = lambda asked, number=number: fault if asked == number else None
         done = push_runs(bucket_at(way.url, store), [grown])
         assert (done.new + done.known, done.left_out) == (1, [])
-        assert pulled(bucket_at(server.url, store), tmp_path / str(number)) == {grown.name: contents(grown)}
+        assert pulled(bucket_at(moto.url, store), tmp_path / str(number)) == {grown.name: contents(grown)}
 
 
 @pytest.mark.parametrize(("there", "fault"), [(False, "lose"), (False, "half"), (True, "lose")])
 def test_a_pull_that_ends_at_any_request_leaves_whole_runs(  # noqa: PLR0917 - fixtures
-    server: ObjectStore, way: Proxy, store: str, begun: Path, grown: Path, tmp_path: Path, *, there: bool, fault: Fault
+    moto: ObjectStore, way: Proxy, store: str, begun: Path, grown: Path, tmp_path: Path, *, there: bool, fault: Fault
 ) -> None:
-    push_runs(bucket_at(server.url, store), [grown])
+    push_runs(bucket_at(moto.url, store), [grown])
     before = [contents(begun)] if there else []
     number, into = 0, tmp_path
     for number in range(1, _MOST_REQUESTS):
@@ -141,17 +126,17 @@ def test_a_pull_that_ends_at_any_request_leaves_whole_runs(  # noqa: PLR0917 - f
     assert number == (4 if there else 3)
 
 
-def test_a_server_that_stalls_is_given_up(server: ObjectStore, way: Proxy, store: str, begun: Path) -> None:
+def test_a_server_that_stalls_is_given_up(moto: ObjectStore, way: Proxy, store: str, begun: Path) -> None:
     way.faults = lambda number: "stall" if number == 2 else None
     with pytest.raises(ObjectStoreError, match="does not answer"):
         push_runs(bucket_at(way.url, store, Limits(2.0, 1.0, 3.0, 0, 1.0)), [begun])
-    assert listed_runs(bucket_at(server.url, store)) == []
+    assert listed_runs(bucket_at(moto.url, store)) == []
 
 
 def test_ctrl_c_ends_a_push_to_a_server_that_stalls(
-    server: ObjectStore, way: Proxy, store: str, begun: Path, monkeypatch: pytest.MonkeyPatch
+    moto: ObjectStore, way: Proxy, store: str, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {**server.variables, "AWS_ENDPOINT_URL": way.url}.items():
+    for name, value in {**moto.variables, "AWS_ENDPOINT_URL": way.url}.items():
         monkeypatch.setenv(name, value)
     stalled = threading.Event()
     way.before = lambda _method, _path: stalled.set() if len(way.asked) == 2 else None
@@ -187,16 +172,16 @@ def test_what_a_server_refuses_is_told_with_what_to_do(  # noqa: PLR0917 - fixtu
     assert KEY_ID not in str(told.value)
 
 
-def test_a_large_file_is_sent_in_parts(server: ObjectStore, way: Proxy, store: str, tmp_path: Path) -> None:
+def test_a_large_file_is_sent_in_parts(moto: ObjectStore, way: Proxy, store: str, tmp_path: Path) -> None:
     folder = write_kept(tmp_path / "results", numbers=2)
     (folder / "programs.parquet").write_bytes(random.Random(1).randbytes(17 << 20))
     done = push_runs(bucket_at(way.url, store), [folder])
     assert done.sent_bytes > 17 << 20
     assert max(size for _, _, size in way.asked) < 6 << 20
-    assert pulled(bucket_at(server.url, store), tmp_path / "there") == {folder.name: contents(folder)}
+    assert pulled(bucket_at(moto.url, store), tmp_path / "there") == {folder.name: contents(folder)}
 
 
-def test_two_machines_that_push_at_once(server: ObjectStore, store: str, tmp_path: Path) -> None:
+def test_two_machines_that_push_at_once(moto: ObjectStore, store: str, tmp_path: Path) -> None:
     """Two copies of the same runs, one of which has grown: all is there once, and the grown one wins."""
     names = ("aaaaaa", "bbbbbb", "cccccc")
     ours = [write_kept(tmp_path / "ours", each, numbers=1, finished=False) for each in names]
@@ -205,22 +190,22 @@ def test_two_machines_that_push_at_once(server: ObjectStore, store: str, tmp_pat
 
     def push(folders: list[Path]) -> list[str]:
         together.wait(timeout=30.0)
-        return push_runs(bucket_at(server.url, store), folders).left_out
+        return push_runs(bucket_at(moto.url, store), folders).left_out
 
     with ThreadPoolExecutor(2) as workers:
         assert [*workers.map(push, (ours, theirs))] == [[], []]
-    there = pulled(bucket_at(server.url, store), tmp_path / "there")
+    there = pulled(bucket_at(moto.url, store), tmp_path / "there")
     assert there == {each.name: contents(each) for each in theirs}
 
 
 def test_another_push_that_is_first_at_any_request(
-    server: ObjectStore, way: Proxy, begun: Path, grown: Path, tmp_path: Path
+    moto: ObjectStore, way: Proxy, begun: Path, grown: Path, tmp_path: Path
 ) -> None:
     """The grown copy is sent by another machine between two requests of ours: it is never replaced by the older one."""
     number = 0
     for number in range(1, _MOST_REQUESTS):
-        store = server.new_bucket()
-        direct = bucket_at(server.url, store)
+        store = moto.new_bucket()
+        direct = bucket_at(moto.url, store)
         way.meanwhile(number, partial(push_runs, direct, [grown]))
         assert push_runs(bucket_at(way.url, store), [begun]).left_out == []
         if len(way.asked) < number:
@@ -230,18 +215,18 @@ def test_another_push_that_is_first_at_any_request(
 
 
 def test_copies_that_differ_are_told_to_whoever_is_second(
-    server: ObjectStore, way: Proxy, begun: Path, tmp_path: Path
+    moto: ObjectStore, way: Proxy, begun: Path, tmp_path: Path
 ) -> None:
     """Another machine sends another content under the run's name between two requests of ours."""
     theirs = write_kept(tmp_path / "theirs", numbers=1, finished=False)
     measurement_file(theirs, 1).with_name("console.log").write_text("another")
     number = 0
     for number in range(1, _MOST_REQUESTS):
-        store = server.new_bucket()
+        store = moto.new_bucket()
         refused: list[str] = []
 
         def push(store: str = store, refused: list[str] = refused) -> None:
-            refused += push_runs(bucket_at(server.url, store), [theirs]).left_out
+            refused += push_runs(bucket_at(moto.url, store), [theirs]).left_out
 
         way.meanwhile(number, push)
         refused += push_runs(bucket_at(way.url, store), [begun]).left_out
@@ -252,9 +237,9 @@ def test_copies_that_differ_are_told_to_whoever_is_second(
 
 
 def test_a_run_that_goes_while_it_is_fetched_is_told(
-    server: ObjectStore, way: Proxy, store: str, grown: Path, tmp_path: Path
+    moto: ObjectStore, way: Proxy, store: str, grown: Path, tmp_path: Path
 ) -> None:
-    direct = bucket_at(server.url, store)
+    direct = bucket_at(moto.url, store)
     push_runs(direct, [grown])
     key = listed_runs(direct)[0].key
     way.meanwhile(2, lambda: direct.delete([key]))
@@ -264,7 +249,7 @@ def test_a_run_that_goes_while_it_is_fetched_is_told(
 
 
 def test_a_changed_folder_is_not_sent_as_another(
-    server: ObjectStore, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moto: ObjectStore, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_kept(tmp_path, numbers=1)
 
@@ -274,6 +259,6 @@ def test_a_changed_folder_is_not_sent_as_another(
         return found
 
     monkeypatch.setattr("fsjoule.store.objects.transfers.digest_table", table)
-    done = push_runs(bucket_at(server.url, store), [folder])
+    done = push_runs(bucket_at(moto.url, store), [folder])
     assert "run.json was edited after it was stored" in done.left_out[0]
-    assert listed_runs(bucket_at(server.url, store)) == []
+    assert listed_runs(bucket_at(moto.url, store)) == []

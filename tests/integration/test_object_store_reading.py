@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from index_runs import edit, measurement_file
 from nights import Nights
-from object_store import ObjectStore, Proxy, bucket_at, object_store, proxy, write_kept
+from object_store import ObjectStore, Proxy, bucket_at, write_kept
 
 from fsjoule.host.cache import locks
 from fsjoule.store.objects.archives import listed_runs
@@ -19,30 +19,12 @@ from fsjoule.store.objects.archives import listed_runs
 FOREVER = 2_000_000_000
 
 
-@pytest.fixture(scope="module")
-def server() -> Generator[ObjectStore]:
-    with object_store() as started:
-        yield started
-
-
 @pytest.fixture
-def way(server: ObjectStore) -> Generator[Proxy]:
-    with proxy(server.url) as passing:
-        yield passing
-
-
-@pytest.fixture
-def store(server: ObjectStore, way: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    for name, value in {**server.variables, "AWS_ENDPOINT_URL": way.url}.items():
+def store(moto: ObjectStore, way: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    for name, value in {**moto.variables, "AWS_ENDPOINT_URL": way.url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    return server.new_bucket()
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
+    return moto.new_bucket()
 
 
 def copies(tmp_path: Path) -> list[Path]:
@@ -53,67 +35,69 @@ def objects_asked(way: Proxy) -> list[str]:
     return [path for _, path, _ in way.asked if ".tar.zst" in path]
 
 
-def test_what_is_shown_of_an_address_is_that_of_the_folder(run: CommandLine, store: str, tmp_path: Path) -> None:
+def test_what_is_shown_of_an_address_is_that_of_the_folder(fsjoule: CommandLine, store: str, tmp_path: Path) -> None:
     folder = write_kept(tmp_path / "results")
-    run("results", "push", store)
+    fsjoule("results", "push", store)
     address = f"{store}/{folder.name}"
     for words in (("show", "RUN", "--json"), ("export", "RUN", "--kcidb")):
-        there, here = (run(*(str(where) if word == "RUN" else word for word in words)) for where in (address, folder))
+        there, here = (
+            fsjoule(*(str(where) if word == "RUN" else word for word in words)) for where in (address, folder)
+        )
         assert (there.code, there.out) == (0, here.out)
-    done = run("report", "page", address)
+    done = fsjoule("report", "page", address)
     assert done.code == 2
     assert "--output FILE" in done.err
     (tmp_path / "pages").mkdir()
-    assert run("report", "page", address, "--output", "pages/there.html").code == 0
+    assert fsjoule("report", "page", address, "--output", "pages/there.html").code == 0
     assert "aaaaaa" in (tmp_path / "pages" / "there.html").read_text()
     assert not list(tmp_path.rglob("report.html"))
     assert len(copies(tmp_path)) == 1
     shutil.rmtree(folder)
-    assert run("show", f"{address}/run.json").code == 0
+    assert fsjoule("show", f"{address}/run.json").code == 0
 
 
-def test_sides_of_a_comparison_may_be_in_an_object_store(run: CommandLine, store: str, tmp_path: Path) -> None:
+def test_sides_of_a_comparison_may_be_in_an_object_store(fsjoule: CommandLine, store: str, tmp_path: Path) -> None:
     before, second, after = sorted(Nights(board="nightly").write(tmp_path / "results", 3))
-    run("results", "push", before, second, store)
-    here = run("compare", before, after, "--json")
-    there = run("compare", f"{store}/{before.name}", after, "--json")
+    fsjoule("results", "push", before, second, store)
+    here = fsjoule("compare", before, after, "--json")
+    there = fsjoule("compare", f"{store}/{before.name}", after, "--json")
     assert (there.code, there.document) == (0, here.document)
-    assert run("compare", store, after).code == 0
-    assert run("report", "build", store, "--output", "site").code == 0
+    assert fsjoule("compare", store, after).code == 0
+    assert fsjoule("report", "build", store, "--output", "site").code == 0
 
 
 def test_an_import_is_that_of_the_folders_and_fetches_only_documents(
-    run: CommandLine, store: str, way: Proxy, tmp_path: Path
+    fsjoule: CommandLine, store: str, way: Proxy, tmp_path: Path
 ) -> None:
     folders = [write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb", "cccccc")]
-    run("results", "push", store)
+    fsjoule("results", "push", store)
     way.asked.clear()
-    done = run("index", "import", store, "--index", "there.sqlite")
+    done = fsjoule("index", "import", store, "--index", "there.sqlite")
     assert (done.code, done.out.splitlines()[0]) == (
         0,
         "3 run folders: 3 new, 0 changed, 0 unchanged; 9 measurements imported",
     )
     # The begin of each archive.
     assert len(objects_asked(way)) == 3
-    run("index", "import", "results", "--index", "here.sqlite")
-    series = run("index", "series", "--index", "there.sqlite", "--json")
-    assert series.out == run("index", "series", "--index", "here.sqlite", "--json").out
-    assert "3 unchanged" in run("index", "import", "results", "--index", "there.sqlite").out
+    fsjoule("index", "import", "results", "--index", "here.sqlite")
+    series = fsjoule("index", "series", "--index", "there.sqlite", "--json")
+    assert series.out == fsjoule("index", "series", "--index", "here.sqlite", "--json").out
+    assert "3 unchanged" in fsjoule("index", "import", "results", "--index", "there.sqlite").out
     way.asked.clear()
-    assert "3 unchanged" in run("index", "import", store, "--index", "there.sqlite").out
+    assert "3 unchanged" in fsjoule("index", "import", store, "--index", "there.sqlite").out
     assert len(way.asked) == 2, "the lists of states and of runs"
-    assert run("compare", "run:aaaaaa", "run:bbbbbb", "--index", "there.sqlite").code == 0
+    assert fsjoule("compare", "run:aaaaaa", "run:bbbbbb", "--index", "there.sqlite").code == 0
     bucket = bucket_at(way.url, store)
     bucket.delete([listed_runs(bucket)[0].key])
     assert folders[0].name < folders[1].name
-    done = run("index", "rebuild", store, "--index", "there.sqlite")
+    done = fsjoule("index", "rebuild", store, "--index", "there.sqlite")
     assert "1 run dropped, folders gone: aaaaaa" in done.out
 
 
-def test_the_index_knows_a_run_by_its_address(run: CommandLine, store: str, tmp_path: Path) -> None:
+def test_the_index_knows_a_run_by_its_address(fsjoule: CommandLine, store: str, tmp_path: Path) -> None:
     folder = write_kept(tmp_path / "results")
-    run("results", "push", store)
-    run("index", "import", f"{store}/{folder.name}", "--index", "there.sqlite")
+    fsjoule("results", "push", store)
+    fsjoule("index", "import", f"{store}/{folder.name}", "--index", "there.sqlite")
     from fsjoule.store.index.database import open_index  # noqa: PLC0415
     from fsjoule.store.index.queries import run_folders  # noqa: PLC0415
 
@@ -122,20 +106,20 @@ def test_the_index_knows_a_run_by_its_address(run: CommandLine, store: str, tmp_
 
 
 def test_a_damaged_run_of_the_store_costs_no_other(
-    run: CommandLine, store: str, server: ObjectStore, tmp_path: Path
+    fsjoule: CommandLine, store: str, moto: ObjectStore, tmp_path: Path
 ) -> None:
     bad, _ = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
-    run("results", "push", store)
-    bucket = bucket_at(server.url, store)
+    fsjoule("results", "push", store)
+    bucket = bucket_at(moto.url, store)
     (tmp_path / "bad").write_bytes(b"{")
     bucket.put(listed_runs(bucket)[0].key, tmp_path / "bad")
-    done = run("index", "import", store, "--index", "there.sqlite")
+    done = fsjoule("index", "import", store, "--index", "there.sqlite")
     assert done.code == 0
     assert "1 new" in done.out
     assert "1 damaged run folder skipped" in done.err
     assert f"{bad.name}: s3://" in done.err
-    assert run("show", f"{store}/{bad.name}").code == 2
-    done = run("index", "rebuild", store, "--index", "there.sqlite")
+    assert fsjoule("show", f"{store}/{bad.name}").code == 2
+    done = fsjoule("index", "rebuild", store, "--index", "there.sqlite")
     assert done.code == 2
     assert "would drop" in done.err
 
@@ -169,63 +153,65 @@ def spoil(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     "name", ["another size", "same size and time", "gone", "a link", "more", "no record", "no digests"]
 )
-def test_a_damaged_copy_is_made_again(run: CommandLine, store: str, way: Proxy, tmp_path: Path, name: str) -> None:
+def test_a_damaged_copy_is_made_again(fsjoule: CommandLine, store: str, way: Proxy, tmp_path: Path, name: str) -> None:
     folder = write_kept(tmp_path / "results")
-    run("results", "push", store)
-    first = run("show", f"{store}/{folder.name}", "--json")
+    fsjoule("results", "push", store)
+    first = fsjoule("show", f"{store}/{folder.name}", "--json")
     spoil(name)(copies(tmp_path)[0] / folder.name)
     way.asked.clear()
-    again = run("show", f"{store}/{folder.name}", "--json")
+    again = fsjoule("show", f"{store}/{folder.name}", "--json")
     assert (again.code, again.out) == (0, first.out)
     assert objects_asked(way)
     way.asked.clear()
-    assert run("show", f"{store}/{folder.name}", "--json").out == first.out
+    assert fsjoule("show", f"{store}/{folder.name}", "--json").out == first.out
     assert not objects_asked(way)
 
 
-def test_touched_files_are_compared_and_not_fetched(run: CommandLine, store: str, way: Proxy, tmp_path: Path) -> None:
+def test_touched_files_are_compared_and_not_fetched(
+    fsjoule: CommandLine, store: str, way: Proxy, tmp_path: Path
+) -> None:
     folder = write_kept(tmp_path / "results")
-    run("results", "push", store)
-    run("show", f"{store}/{folder.name}")
+    fsjoule("results", "push", store)
+    fsjoule("show", f"{store}/{folder.name}")
     os.utime(measurement_file(copies(tmp_path)[0] / folder.name, 1), (1, 1))
     way.asked.clear()
-    assert run("show", f"{store}/{folder.name}").code == 0
+    assert fsjoule("show", f"{store}/{folder.name}").code == 0
     assert not objects_asked(way)
 
 
-def test_a_run_that_has_grown_is_another_copy(run: CommandLine, store: str, tmp_path: Path) -> None:
+def test_a_run_that_has_grown_is_another_copy(fsjoule: CommandLine, store: str, tmp_path: Path) -> None:
     begun = write_kept(tmp_path / "begun", numbers=1, finished=False)
-    run("results", "push", begun, store)
-    assert len(run("show", f"{store}/{begun.name}", "--json").document["measurements"]) == 1
-    run("results", "push", write_kept(tmp_path / "grown", numbers=2), store)
-    assert len(run("show", f"{store}/{begun.name}", "--json").document["measurements"]) == 2
+    fsjoule("results", "push", begun, store)
+    assert len(fsjoule("show", f"{store}/{begun.name}", "--json").document["measurements"]) == 1
+    fsjoule("results", "push", write_kept(tmp_path / "grown", numbers=2), store)
+    assert len(fsjoule("show", f"{store}/{begun.name}", "--json").document["measurements"]) == 2
 
 
 def test_copies_are_not_more_than_the_limit_and_the_longest_unused_go(
-    run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fsjoule: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
-    run("results", "push", store)
+    fsjoule("results", "push", store)
     for folder in (new, old):
-        assert run("show", f"{store}/{folder.name}").code == 0
+        assert fsjoule("show", f"{store}/{folder.name}").code == 0
     used = {path: path for path in copies(tmp_path) if (path / new.name).is_dir()}
     os.utime(next(iter(used)), (FOREVER, FOREVER))
     locks.let_go()  # as at the end of a process
     monkeypatch.setenv("FSJOULE_RUNS_CACHE_GIB", str(300_000 / 2**30))
-    assert run("show", f"{store}/{new.name}").code == 0
+    assert fsjoule("show", f"{store}/{new.name}").code == 0
     assert copies(tmp_path) == list(used)
     monkeypatch.setenv("FSJOULE_RUNS_CACHE_GIB", "much")
-    assert "is not a number of GiB" in run("show", f"{store}/{new.name}").err
+    assert "is not a number of GiB" in fsjoule("show", f"{store}/{new.name}").err
 
 
 def test_copies_of_one_command_stay_until_its_end(
-    run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fsjoule: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FSJOULE_RUNS_CACHE_GIB", "0")
     locks.let_go()
     addresses = [f"{store}/{write_kept(tmp_path / 'results', each).name}" for each in ("aaaaaa", "bbbbbb")]
-    run("results", "push", store)
-    done = run("index", "import", *addresses, "--index", "there.sqlite")
+    fsjoule("results", "push", store)
+    done = fsjoule("index", "import", *addresses, "--index", "there.sqlite")
     assert (done.code, done.err) == (0, "")
 
 
@@ -239,8 +225,8 @@ def test_copies_of_one_command_stay_until_its_end(
         (("show", "s3://no-such-bucket/20250101T000000Z-evil-1"), "there is no such bucket"),
     ],
 )
-def test_what_is_not_there_is_told(run: CommandLine, store: str, words: tuple[str, ...], what: str) -> None:
-    done = run(*(word.replace("STORE", store) for word in words))
+def test_what_is_not_there_is_told(fsjoule: CommandLine, store: str, words: tuple[str, ...], what: str) -> None:
+    done = fsjoule(*(word.replace("STORE", store) for word in words))
     assert done.code in {2, 7}
     assert what in done.err
     assert "hint: " in done.err

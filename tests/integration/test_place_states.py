@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from place_checks import PlaceNights
 
 from fsjoule.errors import ConfigError, ExporterError, LabError, Part
@@ -31,11 +31,6 @@ def _coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[B
         for name in ("evk-1", "evk-2"):
             coordinator.make(name, soc="imx6ul")
         yield coordinator
-
-
-@pytest.fixture(name="fsjoule")
-def _fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def _set(**wanted: PlaceHealth) -> None:

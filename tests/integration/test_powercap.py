@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.energy import energy
@@ -236,11 +236,6 @@ def test_a_zone_that_holds_no_count_is_listed_with_the_reason(folder: Path) -> N
     (found,) = find()
     assert found.info is None
     assert "holds no count: 'none'" in found.why_not
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def test_the_commands_take_a_zone(folder: Path, tmp_path: Path, fsjoule: CommandLine) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import ConfigError, MeasurementInvalid, MeterError
 from fsjoule.meter.energy import energy, instrument_of
@@ -46,11 +46,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def known() -> None:
     write_instrument_file(InstrumentFile(serial_number="SIM-4711", accuracy=ACCURACY))
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def opened(address: str) -> ScpiMeter:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, command_line
-from nights import Nights, slower_at
+from command_line import CommandLine
+from nights import NIGHTS, STEP_AT, Nights
 from results_factory import make_run
 from services import FORGE, Service, imported
 from whole_runs import write_whole
@@ -21,32 +21,19 @@ from fsjoule.report.service import making
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 
-STEP_AT = 21
-NIGHTS = 36
-
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    here = tmp_path_factory.mktemp("measured")
-    Nights(speed=slower_at(STEP_AT)).write(here / "results", NIGHTS)
-    Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(here / "results", 5)
-    with open_index(here / "results" / "index.sqlite", create=True) as index:
-        import_runs(index, [here / "results"])
-    return here
-
-
-@pytest.fixture(scope="module")
-def service(measured: Path) -> Generator[Service]:
+def service(indexed: Path) -> Generator[Service]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("FSJOULE_CACHE_DIR", str(measured / "cache"))
-        yield Service(measured / "results" / "index.sqlite")
+        patched.setenv("FSJOULE_CACHE_DIR", str(indexed / "cache"))
+        yield Service(indexed / "results" / "index.sqlite")
 
 
 @pytest.fixture
-def run(measured: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(measured)
-    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(measured / "cache"))
-    return command_line(monkeypatch, capfd)
+def run(fsjoule: CommandLine, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    monkeypatch.chdir(indexed)
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(indexed / "cache"))
+    return fsjoule
 
 
 class Links(HTMLParser):
@@ -165,9 +152,9 @@ def test_what_is_not_chosen_is_not_asked_for(service: Service) -> None:
     assert service.ask(f"/trend.json?{empty}").document == service.ask("/trend.json").document
 
 
-def test_a_list_has_pages_with_the_largest_losses_first(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_has_pages_with_the_largest_losses_first(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "SERIES_A_PAGE", 5)
-    service = Service(measured / "results" / "index.sqlite")
+    service = Service(indexed / "results" / "index.sqlite")
     seen: list[set[tuple[str, str]]] = []
     for page in (1, 2, 3):
         document = service.ask(f"/trend.json?page={page}&search=").document
@@ -184,8 +171,8 @@ def test_a_list_has_pages_with_the_largest_losses_first(measured: Path, monkeypa
     assert "page 4 of 3" in over.text
 
 
-def test_a_series_that_is_named_has_all_of_its_history(measured: Path) -> None:
-    few = Service(measured / "results" / "index.sqlite", most_measurements=6 * 3 * 6, least_of_each=1)
+def test_a_series_that_is_named_has_all_of_its_history(indexed: Path) -> None:
+    few = Service(indexed / "results" / "index.sqlite", most_measurements=6 * 3 * 6, least_of_each=1)
     cut = few.ask("/trend.json?board=virtual").document
     assert cut["series_cut_short"] == 4
     key = cut["histories"][0]["series"]["key"]
@@ -220,8 +207,8 @@ def test_runs_are_listed_newest_first_and_found(service: Service) -> None:
         assert (found.status, found.headers["location"]) == (303, address)
 
 
-def test_a_run_is_shown_as_its_folder_tells_it(service: Service, run: CommandLine, measured: Path) -> None:
-    folder = next((measured / "results").glob("*-n00021"))
+def test_a_run_is_shown_as_its_folder_tells_it(service: Service, run: CommandLine, indexed: Path) -> None:
+    folder = next((indexed / "results").glob("*-n00021"))
     told = run("show", folder, "--json").document
     assert service.ask("/run/n00021.json").document == told
     text = service.ask("/run/n00021").text
@@ -269,8 +256,8 @@ def test_traces_of_a_large_run_are_not_drawn_while_a_reader_waits(
     assert many.count("of more than 2 measurements are not drawn here") == 3
 
 
-def test_a_run_whose_folder_is_elsewhere_is_shown_as_the_index_knows_it(tmp_path: Path, measured: Path) -> None:
-    for each in (measured / "results").glob("2026010[1-3]*"):
+def test_a_run_whose_folder_is_elsewhere_is_shown_as_the_index_knows_it(tmp_path: Path, indexed: Path) -> None:
+    for each in (indexed / "results").glob("2026010[1-3]*"):
         shutil.copytree(each, tmp_path / "results" / each.name)
     with open_index(tmp_path / "index.sqlite", create=True) as index:
         import_runs(index, [tmp_path / "results"])
@@ -327,12 +314,12 @@ def test_a_comparison_asks_for_its_sides(service: Service) -> None:
     assert "both sides are the same" in same.text
 
 
-def test_no_side_is_a_folder(service: Service, measured: Path) -> None:
-    folder = next((measured / "results").glob("*-n00021"))
-    elsewhere = measured / "results" / "copy"
+def test_no_side_is_a_folder(service: Service, indexed: Path) -> None:
+    folder = next((indexed / "results").glob("*-n00021"))
+    elsewhere = indexed / "results" / "copy"
     shutil.copytree(folder, elsewhere)
     try:
-        for name in (elsewhere, f"6.1.107@{elsewhere}", f"{measured}/results"):
+        for name in (elsewhere, f"6.1.107@{elsewhere}", f"{indexed}/results"):
             found = service.ask(f"/compare?baseline={name}&candidate=run:n00001")
             assert found.status == 400
             assert "the index has no" in found.text

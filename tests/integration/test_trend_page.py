@@ -10,45 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, command_line
-from nights import Nights, slower_at
+from command_line import CommandLine
+from nights import STEP_AT, Nights, slower_at
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.series import Where
 from fsjoule.report.forge import forge_of
 from fsjoule.store.index.database import open_index
-from fsjoule.store.index.importer import import_runs, rebuild
+from fsjoule.store.index.importer import rebuild
 from fsjoule.store.index.queries import list_series, stats
 from fsjoule.store.index.states import keep_states
 from fsjoule.store.states import ChangeState, KeptState
 
-STEP_AT = 21
 SINCE = f"{STEP_AT:012x}"
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    here = tmp_path_factory.mktemp("measured")
-    Nights(speed=slower_at(STEP_AT)).write(here / "results", 36)
-    Nights(board="colibri", simulated=False, filesystems=("ext4",), prefix="c").write(here / "results", 5)
-    with open_index(here / "results" / "index.sqlite", create=True) as index:
-        import_runs(index, [here / "results"])
-    return here
-
-
 @pytest.fixture
-def run(
-    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> CommandLine:
+def run(fsjoule: CommandLine, indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """The command line in a folder of its own, with the index of all."""
     (tmp_path / "results").mkdir()
     (tmp_path / "pages").mkdir()
-    shutil.copy(measured / "results" / "index.sqlite", tmp_path / "results")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(measured / "cache"))
+    shutil.copy(indexed / "results" / "index.sqlite", tmp_path / "results")
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(indexed / "cache"))
     for variable in ("FSJOULE_INDEX", "CI_PROJECT_URL"):
         monkeypatch.delenv(variable, raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 class _Page(HTMLParser):
@@ -137,13 +123,13 @@ def test_a_change_without_another_kernel_is_not_to_be_confirmed(run: CommandLine
     assert all("--confirm" not in each["told"] for each in changes)
 
 
-def test_runs_and_commits_have_addresses(run: CommandLine, measured: Path) -> None:
-    folder = next((measured / "results").glob("*-n00021"))
+def test_runs_and_commits_have_addresses(run: CommandLine, indexed: Path) -> None:
+    folder = next((indexed / "results").glob("*-n00021"))
     (folder / "report.html").touch()
     data = page_of(run, "--forge", "https://forge.example/lab/linux").data
     addresses = {name: address for name, _, address, _ in data["runs"]}
     assert (Path("pages") / addresses["n00021"]).resolve() == folder / "report.html"
-    assert (Path("pages") / addresses["n00020"]).resolve() == next((measured / "results").glob("*-n00020"))
+    assert (Path("pages") / addresses["n00020"]).resolve() == next((indexed / "results").glob("*-n00020"))
     assert data["forge"]["commit"] == "https://forge.example/lab/linux/-/commit/{}"
     refused = run("trend", "--page", "pages/trends.html", "--forge", "javascript:alert(1)")
     assert refused.code == 2
@@ -202,10 +188,10 @@ def test_an_accepted_change_needs_nobody_and_can_be_taken_back(run: CommandLine)
     assert states(run) == ["new", "new"]
 
 
-def test_a_rebuild_keeps_what_was_accepted(run: CommandLine, measured: Path) -> None:
+def test_a_rebuild_keeps_what_was_accepted(run: CommandLine, indexed: Path) -> None:
     run("trend", "accept", key_of(), "n00021", "--why", "so")
     with open_index("results/index.sqlite") as index:
-        rebuild(index, [measured / "results"])
+        rebuild(index, [indexed / "results"])
     assert states(run) == ["accepted", "accepted"]
 
 

@@ -6,8 +6,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from meter_desk import Desk, desk
+
+from fsjoule.virtual.lab import services
 
 
 @pytest.fixture
@@ -32,6 +34,12 @@ def _use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The simulator of the meter."""
+    return services.simulator()
+
+
 @pytest.fixture(name="desk")
 def _desk() -> Generator[Desk]:
     with desk() as empty:
@@ -39,7 +47,7 @@ def _desk() -> Generator[Desk]:
 
 
 @pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], desk: Desk) -> CommandLine:
+def fsjoule(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch, desk: Desk) -> CommandLine:
     """The command line, with the meter of the desk."""
     monkeypatch.setenv("FSJOULE_METER", str(desk.stream))
-    return command_line(monkeypatch, capfd)
+    return fsjoule

@@ -208,10 +208,9 @@ def test_watch_without_a_terminal_gives_plain_lines(desk: Desk, fsjoule: Command
     assert re.fullmatch(r" +\d\.\d s +1\.2\d+ W +\d\.\d+ V +0\.2\d+ A +\d\.\d+ J  simulated\n", done.out), done.out
 
 
-def test_watch_on_a_terminal_plots_until_ctrl_c(desk: Desk) -> None:
-    desk.start_meter()
+def _watch(desk: Desk) -> pexpect.spawn[str]:
     program, *arguments = interruptible(PROGRAM, "meter", "watch", "--meter", desk.stream)
-    watch = pexpect.spawn(
+    return pexpect.spawn(
         program,
         arguments,
         dimensions=(40, 100),
@@ -219,6 +218,11 @@ def test_watch_on_a_terminal_plots_until_ctrl_c(desk: Desk) -> None:
         encoding="utf-8",
         codec_errors="replace",  # Ctrl-C drops what the terminal has not shown yet
     )
+
+
+def test_watch_on_a_terminal_plots_until_ctrl_c(desk: Desk) -> None:
+    desk.start_meter()
+    watch = _watch(desk)
     watch.expect("meter SIM0")
     desk.mark("S1")
     watch.expect(r"S1 \(mark line\)")
@@ -232,15 +236,7 @@ def test_watch_on_a_terminal_plots_until_ctrl_c(desk: Desk) -> None:
 
 def test_watch_says_that_the_meter_is_gone(desk: Desk) -> None:
     simulator = desk.start_meter()
-    program, *arguments = interruptible(PROGRAM, "meter", "watch", "--meter", desk.stream)
-    watch = pexpect.spawn(
-        program,
-        arguments,
-        dimensions=(40, 100),
-        timeout=LIMIT_S,
-        encoding="utf-8",
-        codec_errors="replace",  # Ctrl-C drops what the terminal has not shown yet
-    )
+    watch = _watch(desk)
     watch.expect("0 missed, 0 lost")
     process.stop(simulator)
     watch.expect("the meter has been silent for")

@@ -16,17 +16,11 @@ from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import CurrentMonitor, Ina219Trace, Window
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
 from fsjoule.virtual.board.power import FEED_RECORD
-from fsjoule.virtual.lab import services
 
 _MS = 1_000_000
 _VOLTS = 5.0
 # A resistor that is known well, so that the chip's own errors are what is tested.
 _FILE = InstrumentFile(serial_number="SIM0", shunt=Shunt(ohm=0.1, tolerance_percent=1e-3, drift_ppm_per_kelvin=0.0))
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return services.simulator()
 
 
 def _replay(program: Path, amperes: list[float], *options: str) -> Ina219Trace:

@@ -15,13 +15,6 @@ from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.protocol.frames import ReplyFrame
 from fsjoule.model import MarkSource
 from fsjoule.virtual.board.power import FeedWriter
-from fsjoule.virtual.lab import services
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return services.simulator()
-
 
 # -------------------------------------------------------------------------------------------------------- commands
 

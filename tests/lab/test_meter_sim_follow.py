@@ -22,7 +22,6 @@ from fsjoule.meter.protocol.commands import MeterCommand
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
-from fsjoule.virtual.lab import services
 
 _MS = 1_000_000
 _EVENT = struct.Struct("<qIIdd")
@@ -123,11 +122,6 @@ def following(program: Path, folder: Path) -> Generator[Follower]:
             follower.close()
     finally:
         process.stop(running)
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return services.simulator()
 
 
 def test_the_meters_time_is_the_boards(program: Path, tmp_path: Path) -> None:

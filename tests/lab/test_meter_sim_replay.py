@@ -13,14 +13,8 @@ from fsjoule.meter.protocol.frames import FrameDecoder, SamplesFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
 from fsjoule.virtual.board.power import FEED_RECORD
-from fsjoule.virtual.lab import services
 
 _MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return services.simulator()
 
 
 def _replay(program: Path, records: bytes, *options: str) -> tuple[Ina219Trace, bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from advised_runs import PLAIN, write_cuts, write_parts
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
@@ -17,12 +17,6 @@ from fsjoule.runs.advise import AdviceQuestion, answered, benches, measure, ques
 from fsjoule.suites.profile import profile_of
 
 PARTS = ("read-64k", "write-4k", "write-4k-fsync1", "write_files-20k")
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 def _asked(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
@@ -294,31 +294,26 @@ def test_a_virtual_boards_file_is_checked_as_well() -> None:
 # ---------------------------------------------------------------------------------------------------------------- cli
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
-
-
-def test_a_new_board_by_options_alone(run: CommandLine, tmp_path: Path) -> None:
-    done = run("board", "new", "bone7", "--from", "beaglebone-black", "--into", tmp_path, "--console", "A50285BI")
+def test_a_new_board_by_options_alone(fsjoule: CommandLine, tmp_path: Path) -> None:
+    done = fsjoule("board", "new", "bone7", "--from", "beaglebone-black", "--into", tmp_path, "--console", "A50285BI")
     assert done.code == 0, done.err
     assert [Path(line).is_file() for line in done.out.splitlines()] == [True, True, True]
     assert "3 values are still CHANGE-ME" in done.err
-    checked = run("board", "check", tmp_path / "env" / "bone7.yaml", "--no-loader")
+    checked = fsjoule("board", "check", tmp_path / "env" / "bone7.yaml", "--no-loader")
     assert checked.code == 2
     assert checked.out.count("is not filled in") == 3
     assert "3 problems in the files of bone7" in checked.err
-    again = run("board", "new", "bone7", "--from", "beaglebone-black", "--into", tmp_path)
+    again = fsjoule("board", "new", "bone7", "--from", "beaglebone-black", "--into", tmp_path)
     assert again.code == 2
     assert "already there" in again.err
-    unsaid = run("board", "new", "bone8", "--into", tmp_path)
+    unsaid = fsjoule("board", "new", "bone8", "--into", tmp_path)
     assert unsaid.code == 2
     assert "rock-pi-4, rpi3, rpi4" in unsaid.err
-    assert "beaglebone-black" in run("board", "list").out
-    assert "Example: " in run("board", "new", "--help").out
+    assert "beaglebone-black" in fsjoule("board", "list").out
+    assert "Example: " in fsjoule("board", "new", "--help").out
 
 
-def test_a_new_board_whose_meter_listens_to_the_console(run: CommandLine, tmp_path: Path) -> None:
+def test_a_new_board_whose_meter_listens_to_the_console(fsjoule: CommandLine, tmp_path: Path) -> None:
     options = (
         "--marks-on-console",
         "--into",
@@ -330,10 +325,10 @@ def test_a_new_board_whose_meter_listens_to_the_console(run: CommandLine, tmp_pa
         "--meter",
         "F1",
     )
-    done = run("board", "new", "pi7", "--from", "rpi4", *options, "--mux", "12")
+    done = fsjoule("board", "new", "pi7", "--from", "rpi4", *options, "--mux", "12")
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1] == str(tmp_path / "images" / "pi7.toml")
-    checked = run("board", "check", tmp_path / "env" / "pi7.yaml", "--no-loader")
+    checked = fsjoule("board", "check", tmp_path / "env" / "pi7.yaml", "--no-loader")
     assert checked.code == 0, checked.out
     profile = read_environment(tmp_path / "env" / "pi7.yaml").profile
     assert (profile.mark_device, profile.marks_on_console) == ("/dev/ttyS1", True)
@@ -343,12 +338,12 @@ def test_a_new_board_whose_meter_listens_to_the_console(run: CommandLine, tmp_pa
         update={"name": "", "file": ""}
     )
     # The Raspberry Pi 3 has no other line: its own recipe says so.
-    done = run("board", "new", "pi8", "--from", "rpi3", *options)
+    done = fsjoule("board", "new", "pi8", "--from", "rpi3", *options)
     assert (done.code, len(done.out.splitlines())) == (0, 3)
     assert read_environment(tmp_path / "env" / "pi8.yaml").profile.recipe == "rpi3"
 
 
-def test_a_console_that_is_too_fast_for_the_meter_is_told(run: CommandLine, tmp_path: Path) -> None:
-    assert run("board", "new", "rock7", "--from", "rock-pi-4", "--marks-on-console", "--into", tmp_path).code == 0
+def test_a_console_that_is_too_fast_for_the_meter_is_told(fsjoule: CommandLine, tmp_path: Path) -> None:
+    assert fsjoule("board", "new", "rock7", "--from", "rock-pi-4", "--marks-on-console", "--into", tmp_path).code == 0
     [speed] = [line for line in problems(tmp_path / "env" / "rock7.yaml") if "baud" in line]
     assert "the meter's mark input has 115200 baud, but the console 1500000" in speed

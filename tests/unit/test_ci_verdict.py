@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from compared_runs import write_kernels
 
 from fsjoule.store.folder import GATE_FILE
@@ -16,11 +16,10 @@ JOB = "https://gitlab.example/group/linux/-/jobs/31"
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
+def run(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     for name in ("FSJOULE_INDEX", "CI_JOB_URL", "CI_PROJECT_DIR", "CI_PAGES_URL"):
         monkeypatch.delenv(name, raising=False)
-    return command_line(monkeypatch, capfd)
+    return fsjoule
 
 
 def gated(run: CommandLine, folder: Path, speed: float) -> Path:

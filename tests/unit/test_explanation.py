@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import exact_profiles
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from profiles import INSTRUCTION_NS, profile_of, symbols_of, write_profiled
 
 from fsjoule.errors import ConfigError, ResultError
@@ -219,12 +219,6 @@ def test_folded_stacks_and_the_picture_hold_every_function() -> None:
     assert any(title is not None and title.startswith("a<b>") for title in titles)
     assert "(simulated)" in draw(made)
     assert "<script" not in draw(made)
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 def test_profiles_that_were_kept_are_explained(fsjoule: CommandLine, tmp_path: Path) -> None:

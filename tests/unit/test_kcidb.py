@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from index_runs import write_run
 from kcidb_io.schema import V5_3  # pyright: ignore[reportMissingTypeStubs]
 from results_factory import make_run
@@ -31,11 +31,6 @@ def test_a_build_that_kcidb_knows_is_only_referred_to() -> None:
     for run, build in ((made, "65a1355ee98651d0fe81e412"), (two, "maestro:65a1355ee98651d0fe81e412")):
         with pytest.raises(ConfigError, match="is not the build of this run's"):
             to_kcidb(run.run, run.measurements, "mylab", build)
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def checked(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from meter_lines import MeterLine, served
 
 from fsjoule.meter.links.receiver import Agreement
@@ -95,11 +95,6 @@ def test_a_mark_in_a_thousand_years_is_damaged() -> None:
     line.mark("E1")
     frames, damaged = _agreed(line.frames)
     assert ([each.text for each in frames if isinstance(each, MarkFrame)], damaged) == (["E1"], 1)
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def _bad_line() -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, CommandLine, command_line
+from command_line import PROGRAM, CommandLine
 from unprivileged import SOMEBODY_ELSE, run_unprivileged
 
 from fsjoule.errors import ConfigError
@@ -16,23 +16,18 @@ COMMANDS = {"FSJOULE_CACHE_DIR": ("image", "list"), "FSJOULE_STATE_DIR": ("lab",
 FOLDERS = {"FSJOULE_CACHE_DIR": paths.cache_dir, "FSJOULE_STATE_DIR": paths.state_dir}
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
-
-
 @pytest.mark.parametrize("variable", FOLDERS)
 @pytest.mark.parametrize(
     "value",
     ["relative/folder", ".", "~nobody", "~nobody/x", "/dev/null", "/dev/null/x", "/proc/nope", "/" + 300 * "x"],
 )
 def test_a_folder_that_cannot_be_used_is_the_user_s_mistake(
-    variable: str, value: str, run: CommandLine, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError):
         FOLDERS[variable]()
-    done = run(*COMMANDS[variable])
+    done = fsjoule(*COMMANDS[variable])
     assert done.code == ConfigError.exit_code
     assert variable in done.err
     assert "hint: " in done.err

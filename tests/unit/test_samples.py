@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from fake_bench import AFTER, COUNTERS, answer, bench_of, entry
 from profiles import symbols_of, write_profiled
 
@@ -40,12 +40,6 @@ this line is none of perf's
     345 K        14.000000000:  c0101234 ([kernel.kallsyms])
 """
 KALLSYMS = "c0100000 T stext\nc0101000 t btrfs_like\n"
-
-
-@pytest.fixture
-def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    monkeypatch.chdir(tmp_path)
-    return command_line(monkeypatch, capfd)
 
 
 def rows(profile: Profile) -> dict[tuple[int, str], int]:
