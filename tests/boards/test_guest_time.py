@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from guest_time import Supply, telling_commands, two_sessions_agree
-from virtual_board import BoardProgram, board_config, wait_until
+from virtual_board import BoardProgram, board_config
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.images import build_card
@@ -52,7 +53,7 @@ def test_the_boot_roms_own_reads_of_the_card_are_no_work_of_the_board(board: Boa
     for _ in range(20):
         with Supply(board.config.feed) as supply:
             board.power(on=True)
-            wait_until("the first milliseconds are told", lambda told=supply.events: len(told) >= 32 * 50)
+            wait_for(lambda told=supply.events: len(told) >= 32 * 50, "the first milliseconds are told")
             board.power(on=False)
         first_events.add(bytes(supply.events[: 32 * 50]))
     assert len(first_events) == 1

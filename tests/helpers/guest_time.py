@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import requests
-from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, ConsoleUser, wait_until
+from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, ConsoleUser
+from waiting import wait_for
 
 from fsjoule.virtual.lab.board import read_profile
 
@@ -85,9 +86,9 @@ def session(
         for command in commands:
             disturb(console)
             said.append(console.run(command).partition("\n")[2])
-        wait_until("it waits again", lambda: guest_time(board)["stands_still"])
+        wait_for(lambda: guest_time(board)["stands_still"], "it waits again")
         state = guest_time(board)
-        wait_until("all is told", lambda: len(supply.events) == 32 * board.status()["supply"]["records"] + 32)
+        wait_for(lambda: len(supply.events) == 32 * board.status()["supply"]["records"] + 32, "all is told")
         assert state.pop("profiled") == profiled
         if profiled:
             check_profile(board, bytes(supply.events))

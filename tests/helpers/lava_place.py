@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench_runs import PROJECT
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.model import Measurement
@@ -86,16 +87,9 @@ class LavaPlace:
                         files += [line.decode()] if b"fsjoule\0lava" in line or b"tests/bench" in line else []
             return files
 
-        wait_for(lambda: not left(), FREE_WITHIN_S, lambda: str(left()))
+        wait_for(lambda: not left(), lambda: str(left()), FREE_WITHIN_S)
         said = (kept / "lava/virtual.log").read_text()
         assert not said, said
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float, what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
 
 
 def figures_of(measurement: Measurement) -> Generator[tuple[str, tuple[float, str]]]:

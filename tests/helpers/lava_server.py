@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lava_dispatcher import DISPATCHER, SUITE, Dispatcher, archive, home, unpack
-from lava_place import wait_for
 from postgres_server import running_server
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.host.cache.stages import build_once, cache_key
@@ -146,7 +146,7 @@ class Server:
 
     def wait(self, number: int, states: tuple[str, ...] = ("Finished",), limit_s: float = 900.0) -> dict[str, Any]:
         """Wait until a job is in one of the states. Raises AssertionError with the end of its log."""
-        wait_for(lambda: self.job(number)["state"] in states, limit_s, lambda: self.log(number)[-3000:])
+        wait_for(lambda: self.job(number)["state"] in states, lambda: self.log(number)[-3000:], limit_s)
         return self.job(number)
 
     def _ask(self, path: str, content: dict[str, Any] | None) -> Any:
@@ -192,7 +192,7 @@ def server(folder: Path) -> Generator[Server]:
         token = found.get(f"workers/{WORKER}/")["token"]
         until.enter_context(dispatcher.worker(WORKER, folder / "worker", found.url, token))
         log = folder / "worker/worker.log"
-        wait_for(lambda: found.get(f"workers/{WORKER}/")["state"] == "Online", _LIMIT_S, log.read_text)
+        wait_for(lambda: found.get(f"workers/{WORKER}/")["state"] == "Online", log.read_text, _LIMIT_S)
         yield found
 
 
@@ -221,7 +221,7 @@ def _web(inside: list[str], log: Path) -> Generator[str]:
     gunicorn = ["gunicorn3", "lava_server.wsgi", "--bind", "127.0.0.1:0", "--worker-class", "gthread"]
     gunicorn += ["--workers", "1", "--threads", "8", "--worker-tmp-dir", "/tmp", "--timeout", "120"]
     with _running([*inside, *gunicorn], log):
-        wait_for(lambda: _LISTENING.search(log.read_text()) is not None, _LIMIT_S, log.read_text)
+        wait_for(lambda: _LISTENING.search(log.read_text()) is not None, log.read_text, _LIMIT_S)
         found = _LISTENING.search(log.read_text())
         assert found is not None
         yield f"http://127.0.0.1:{found[1]}"

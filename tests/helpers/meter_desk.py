@@ -8,15 +8,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import tty
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from meter_process import renewed
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.host.messages import lines_to
@@ -26,13 +26,6 @@ from fsjoule.virtual.lab.services import free_ports, listens
 
 LIMIT_S = 120.0
 SPEED = 1_000_000
-
-
-def wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @dataclass
@@ -61,7 +54,7 @@ class Desk:
             built = services.simulator()
         simulator = process.start([built, *source, *links, *options])
         self.closing.callback(process.stop, simulator)
-        wait(there, "no meter")
+        wait_for(there, "no meter")
         return simulator
 
     def start_nothing(self) -> int:
@@ -81,7 +74,7 @@ class Desk:
         lines += ["  options:", "    max-connections: 10"]
         ser2net = process.start(["ser2net", "-d", "-n", *(word for line in lines for word in ("-Y", line))])
         self.closing.callback(process.stop, ser2net)
-        wait(lambda: listens(self.port), "no ser2net")
+        wait_for(lambda: listens(self.port), "no ser2net")
         return ser2net
 
     def thief(self, *, greedy: bool = True) -> subprocess.Popen[bytes]:
@@ -90,7 +83,7 @@ class Desk:
         # As terminal programs set it; else a read that finds nothing is an end of file to cat.
         cat = process.start(["sh", "-c", f"stty -F {self.stream} min 1; {often}"])
         self.closing.callback(process.stop, cat)
-        wait(lambda: "cat (" in str([*map(str, holders(str(self.stream)))]), "cat does not open it")
+        wait_for(lambda: "cat (" in str([*map(str, holders(str(self.stream)))]), "cat does not open it")
         return cat
 
     def mark(self, text: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.meter.links.streams import holders
@@ -127,7 +128,7 @@ def running(program: Path, folder: Path, *options: str) -> Generator[Simulator]:
     there = renewed(stream, marks)
     started = process.start([str(part) for part in argv], log=log)
     try:
-        wait(there, lambda: f"no terminals: {log.read_text()}")
+        wait_for(there, lambda: f"no terminals: {log.read_text()}")
         yield Simulator(started, stream, marks, log)
     finally:
         process.stop(started)
@@ -145,13 +146,6 @@ def renewed(*links: Path) -> Callable[[], bool]:
 
     before = {link: inode(link) for link in links}
     return lambda: all(link.exists() and inode(link) != before[link] for link in links)
-
-
-def wait(condition: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, complaint()
-        time.sleep(0.01)
 
 
 def infos(frames: list[Frame]) -> list[InfoFrame]:

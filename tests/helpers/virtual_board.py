@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import tty
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import requests
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.virtual.board.config import BoardConfig, BoardReady, CardConfig, WiresConfig
@@ -43,13 +43,6 @@ def board_config(folder: Path, name: str = "test") -> BoardConfig:
     )
 
 
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
-
-
 class BoardProgram:
     """`python -m fsjoule.virtual.board.program` with its own config; ended with the block at the latest."""
 
@@ -72,7 +65,7 @@ class BoardProgram:
             found.extend([ready] if ready is not None and ready.pid == self.process.pid else [])
             return bool(found)
 
-        wait_until("the board program is ready", is_ready)
+        wait_for(is_ready, "the board program is ready")
         return found[0]
 
     def __enter__(self) -> Self:
@@ -101,7 +94,7 @@ class BoardProgram:
         return requests.get(self.ready.status_url, timeout=30).json()
 
     def wait_state(self, state: str) -> None:
-        wait_until(f"state {state}", lambda: self.status()["state"] == state)
+        wait_for(lambda: self.status()["state"] == state, f"state {state}")
 
     def mux(self, mode: str) -> subprocess.CompletedProcess[bytes]:
         argv = [sys.executable, "-m", "fsjoule.virtual.lab.usbsdmux", self.ready.mux_control, mode]

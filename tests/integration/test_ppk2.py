@@ -19,8 +19,9 @@ from pathlib import Path
 import meter_wire as wire
 import numpy as np
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from meter_desk import desk
+from waiting import wait_for
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host import process
@@ -35,15 +36,6 @@ from fsjoule.meter.protocol.ppk2 import STOP
 from fsjoule.model import MarkSource, Window
 from fsjoule.store.traces import read_trace
 from fsjoule.virtual.board.power import FeedWriter
-
-LIMIT_S = 60.0
-
-
-def wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ def ppk2_desk(*source: str) -> Generator[Ppk2Desk]:
     program = _started("ppk2", devices, {"stream": "ppk2", "pin": "pin"}, *source)
     adapter = _started("serial_adapter", devices, {"wire": "wire", "port": "mark-line"})
     try:
-        wait(lambda: all((devices / name).exists() for name in ("ppk2", "pin", "wire", "mark-line")), "no PPK2")
+        wait_for(lambda: all((devices / name).exists() for name in ("ppk2", "pin", "wire", "mark-line")), "no PPK2")
         yield Ppk2Desk(devices, program)
     finally:
         process.stop(program)
@@ -102,11 +94,6 @@ def _started(module: str, devices: Path, names: dict[str, str], *more: str) -> s
 def plugged() -> Generator[Ppk2Desk]:
     with ppk2_desk("--amperes", "0.22") as found:
         yield found
-
-
-@pytest.fixture
-def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
 
 
 def test_the_commands_take_it(plugged: Ppk2Desk, fsjoule: CommandLine, tmp_path: Path) -> None:
@@ -155,7 +142,7 @@ def test_a_silent_one_is_told_to_stop_and_may_speak_again(plugged: Ppk2Desk, mon
         with pytest.raises(MeterError, match="sends no samples"):
             meter.take(whole=True)
         plugged.program.send_signal(signal.SIGCONT)
-        wait(lambda: meter.take(whole=True).ticks.size > 0, "no samples")
+        wait_for(lambda: meter.take(whole=True).ticks.size > 0, "no samples")
         plugged.program.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
         with pytest.raises(MeterError, match="sends no samples"):
@@ -168,7 +155,7 @@ def test_edges_of_a_pin_and_lines_that_the_host_stamps_agree(plugged: Ppk2Desk) 
     with ppk2.meter(f"{plugged.stream},volts=5,marks=D0") as meter:
         meter.arm()
         listener = MarkListener(lambda: TtyStream(str(plugged.mark_line)), meter.mark_now)
-        wait(lambda: meter.take().ticks.size > 0, "no samples")
+        wait_for(lambda: meter.take().ticks.size > 0, "no samples")
         for number in range(5):
             # As on a busy computer, the emulator may sleep through both edges of a pulse.
             held_up = number == 2

@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kernel_trees import commit, git
 from toy_kernel import changed, new_kernel, tools_for_it
+from waiting import wait_for
 
 from fsjoule.errors import HostError, KernelBuildError, StorageError
 from fsjoule.kernels.build import clean_kernels
@@ -59,13 +59,6 @@ def slow(tree: Path, path: Path) -> None:
     changed(tree, "Makefile", "all: zImage", rule)
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.05)
-
-
 # ------------------------------------------------------------------------------------------------------------ what next
 
 
@@ -79,7 +72,7 @@ def test_the_most_urgent_kernel_is_built_next_and_what_is_not_wanted_is_left(
     line, builds = line_of(tree)
     with Builder(builds) as builder:
         builder.want(line[1:])
-        eventually(lambda: Path(f"{tmp_path}/go.begun").exists())
+        wait_for(lambda: Path(f"{tmp_path}/go.begun").exists())
         assert builder.outcome(line[1]) is None
         # It hangs, and is not wanted any more as soon as the board wants another.
         builder.want([line[0]])
@@ -173,13 +166,13 @@ def test_a_builder_that_is_killed_leaves_no_process_and_no_half_file(
     command = [sys.executable, "-c", PROGRAM, str(tree), "2"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     with subprocess.Popen(command, env=environment) as killed:
-        eventually(lambda: Path(f"{tmp_path}/go.begun").exists() or killed.poll() is not None)
+        wait_for(lambda: Path(f"{tmp_path}/go.begun").exists() or killed.poll() is not None)
         [build] = (tmp_path / "cache" / "kernels" / "trees").glob("*/build-*")
         half = build / "init" / "main.o"
         whole = half.read_bytes()
         half.write_bytes(whole[:100])
         killed.send_signal(signal.SIGKILL)
-    eventually(lambda: not processes_below(tmp_path / "cache"))
+    wait_for(lambda: not processes_below(tmp_path / "cache"))
     (tmp_path / "go").touch()
     with Builder(builds) as builder:
         found = builder.wait(line[2], LIMIT_S)

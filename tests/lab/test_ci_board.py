@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
-from lab_leftovers import assert_nothing_left
+from lab_leftovers import assert_free, assert_nothing_left
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.host.process_ref import ProcessRef
@@ -70,13 +70,6 @@ class Jobs:
         return file.read_text().split() if file.exists() else []
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 @pytest.fixture(scope="module")
 def running(module_state: Path) -> Generator[lab.LabHandle]:
     handle = lab.up("virtual", owner_pid=os.getpid())
@@ -91,13 +84,6 @@ def jobs(running: lab.LabHandle, tmp_path: Path) -> Generator[Jobs]:
     assert_free()
     yield Jobs(running, tmp_path)
     assert_free()
-
-
-def assert_free() -> None:
-    status = lab.status("virtual")
-    assert status.holder is None
-    assert status.board is not None
-    assert status.board["power"] == "off"
 
 
 def as_somebody_else(handle: lab.LabHandle, *words: str) -> None:

@@ -16,7 +16,8 @@ import requests
 from bench_runs import only_run, run_bench
 from guest_time import guest_time, impatient, session, telling_commands, two_sessions_agree
 from lab_leftovers import assert_nothing_left
-from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config, wait_until
+from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.host.cache.libraries import shared_library
@@ -119,13 +120,13 @@ def test_its_time_stands_still_while_it_waits_and_not_while_it_works(board: Boar
     with board.console() as console:
         board.power(on=True)
         console.login()
-        wait_until("it waits", lambda: guest_time(board)["stands_still"])
+        wait_for(lambda: guest_time(board)["stands_still"], "it waits")
         seen = guest_time(board)
         time.sleep(1.0)
         assert guest_time(board) == seen
         # More than it could sleep in the host's time while this test runs; Ctrl-C ends it.
         console.type("sleep 1000000")
-        wait_until("it sleeps", lambda: guest_time(board)["seconds"] > seen["seconds"] + 10)
+        wait_for(lambda: guest_time(board)["seconds"] > seen["seconds"] + 10, "it sleeps")
         assert not guest_time(board)["stands_still"]
         os.write(console._fd, b"\x03")
         console.expect(PROMPT)

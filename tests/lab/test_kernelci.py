@@ -16,8 +16,9 @@ import pytest
 from bench_runs import PROJECT, only_run
 from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
 from lab_leftovers import assert_nothing_left
-from lava_place import figures_of, wait_for
+from lava_place import figures_of
 from unprivileged import as_user
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.images import build_card
@@ -114,7 +115,7 @@ def test_a_lab_that_is_ended_ends_its_bench_and_gives_the_job_up(
         return "results go to " in logged()
 
     with polling(has, state, tmp_path / "results") as poll:
-        wait_for(measuring, LIMIT_S, lambda: logged() or "no bench")
+        wait_for(measuring, lambda: logged() or "no bench", LIMIT_S)
         time.sleep(2)
         poll.send_signal(signal.SIGTERM)
         _, said = poll.communicate(timeout=ENDED_S)

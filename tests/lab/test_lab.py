@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from interruptible import interruptible
 from lab_leftovers import assert_nothing_left, processes
+from waiting import wait_for
 
 from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.host import process
@@ -30,13 +30,6 @@ def _record(name: str = "virtual") -> LabRecord:
     record = LabPaths.of(name).read()
     assert record is not None
     return record
-
-
-def _wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def _client(handle: lab.LabHandle, *arguments: str, check: bool = True) -> str:
@@ -125,9 +118,9 @@ def test_console_of_the_stock_client_shows_what_the_board_says(running: lab.LabH
         os.close(slave)
         try:
             # microcom says so when it is connected, and telnet, where microcom is not installed, too.
-            _wait(lambda: b"connected to" in said.lower(), f"no connection: {said.decode(errors='replace')}")
+            wait_for(lambda: b"connected to" in said.lower(), f"no connection: {said.decode(errors='replace')}")
             _client(running, "-p", "virtual", "power", "on")
-            _wait(lambda: b"nothing to boot" in said, f"not on the console: {said.decode(errors='replace')}")
+            wait_for(lambda: b"nothing to boot" in said, f"not on the console: {said.decode(errors='replace')}")
         finally:
             console.terminate()
     _client(running, "-p", "virtual", "power", "off")
@@ -232,7 +225,7 @@ def test_with_both_heads_killed_no_process_is_left_and_down_clears_up(state: Pat
     _in_use(handle)
     devices = Path(_record().devices)
     _kill("guardian", "supervisor")
-    _wait(lambda: not processes(state), f"left: {processes(state)}")
+    wait_for(lambda: not processes(state), f"left: {processes(state)}")
     assert lab.status("virtual").state == "down"
     assert not lab.down("virtual")
     assert_nothing_left(state, devices)
@@ -317,8 +310,8 @@ def test_ser2net_ends_with_a_killed_exporter_and_up_starts_afresh(state: Path) -
     ser2net = process.find_tool("ser2net")
     assert any(ser2net in line for line in processes(state))
     _kill("exporter")
-    _wait(lambda: not any(ser2net in line for line in processes(state)), "ser2net has outlived the exporter")
-    _wait(lambda: lab.status("virtual").state == "degraded", "the death of a service is not told")
+    wait_for(lambda: not any(ser2net in line for line in processes(state)), "ser2net has outlived the exporter")
+    wait_for(lambda: lab.status("virtual").state == "degraded", "the death of a service is not told")
     assert "exporter     DIED (was killed by SIGKILL at " in lab.status("virtual").text()
     fresh = lab.up("virtual", owner_pid=None)
     assert fresh.started

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from lab_leftovers import assert_nothing_left
+from waiting import wait_for
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
@@ -92,13 +93,6 @@ def test_status_and_list_tell_of_every_place(running: lab.LabHandle) -> None:
         lab.up(_NAME, boards=4)
 
 
-def _wait_until(done: Callable[[], bool], limit_s: float, told: Callable[[], object]) -> None:
-    deadline = time.monotonic() + limit_s
-    while not done():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.2)
-
-
 def test_waiters_are_served_by_priority_although_the_first_is_killed(running: lab.LabHandle, tmp_path: Path) -> None:
     """Three jobs wait for one tag. The place goes to the killed one's reservation, until that expires."""
     order, waiters = tmp_path / "order", dict[str, subprocess.Popen[bytes]]()
@@ -117,17 +111,17 @@ def test_waiters_are_served_by_priority_although_the_first_is_killed(running: la
                 )
             )
             closing.callback(waiters[name].kill)
-            _wait_until(lambda log=log: "waiting for " in log.read_text(), _LIMIT_S, log.read_text)
+            wait_for(lambda log=log: "waiting for " in log.read_text(), log.read_text, _LIMIT_S)
         assert "number 1 of 3 in the queue" in (tmp_path / "release").read_text()
         waiters["release"].kill()
         _client(running, "-p", "virtual-2", "release")
         # labgrid gives a reservation 60 s, and looks every 30 s.
         ended = [waiters["request"], waiters["nightly"]]
-        _wait_until(lambda: all(each.poll() is not None for each in ended), 5 * _LIMIT_S, order.exists)
+        wait_for(lambda: all(each.poll() is not None for each in ended), order.exists, 5 * _LIMIT_S)
     assert [each.returncode for each in ended] == [0, 0]
     assert order.read_text().splitlines() == ["request virtual-2", "nightly virtual-2"]
     # It has expired, and is forgotten a minute later.
-    _wait_until(lambda: not _client(running, "reservations").strip(), 3 * _LIMIT_S, order.read_text)
+    wait_for(lambda: not _client(running, "reservations").strip(), order.read_text, 3 * _LIMIT_S)
     [place] = [each for each in lab.status(_NAME).places if each.name == "virtual-2"]
     assert place.holder is None
     _client(running, "-p", "virtual-2", "acquire")

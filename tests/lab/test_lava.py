@@ -17,7 +17,8 @@ import pytest
 import yaml
 from bench_runs import PROJECT
 from lava_dispatcher import Dispatcher, dispatcher, output, results
-from lava_place import FREE_WITHIN_S, FSJOULE, LIMIT_S, LavaPlace, figures_of, wait_for
+from lava_place import FREE_WITHIN_S, FSJOULE, LIMIT_S, LavaPlace, figures_of
+from waiting import wait_for
 
 from fsjoule.errors import HostError
 from fsjoule.host import process
@@ -192,10 +193,10 @@ def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
 ) -> None:
     """test_interrupted_runs.py ends benches in which nobody but fsjoule has the board; the next test cancels a job."""
     with place.run(place.device(), place.job()) as (running, out):
-        wait_for(lambda: any("measurement" in each for each in results(out)), LIMIT_S, lambda: output(out))
+        wait_for(lambda: any("measurement" in each for each in results(out)), lambda: output(out), LIMIT_S)
         assert place.state() == (f"{os.uname().nodename}/lava", "on")
         running.send_signal(number)
-        wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+        wait_for(lambda: place.state() == (None, "off"), lambda: output(out), FREE_WITHIN_S)
         running.wait(LIMIT_S)
     place.assert_nothing_left()
     run = place.newest()
@@ -223,9 +224,9 @@ def test_a_job_that_runs_out_of_time_leaves_board_off_and_place_free(place: Plac
     job = yaml.safe_load(place.job("--repeat", "50"))
     job["actions"][-1]["test"]["timeout"] = {"minutes": 2}
     with place.run(place.device(), yaml.safe_dump(job)) as (running, out):
-        wait_for(lambda: place.state()[1] == "on", LIMIT_S, lambda: output(out))
-        wait_for(lambda: "timed out" in output(out), LIMIT_S, lambda: output(out))
-        wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+        wait_for(lambda: place.state()[1] == "on", lambda: output(out), LIMIT_S)
+        wait_for(lambda: "timed out" in output(out), lambda: output(out), LIMIT_S)
+        wait_for(lambda: place.state() == (None, "off"), lambda: output(out), FREE_WITHIN_S)
         assert running.wait(LIMIT_S) == 1
     assert of_job(out)["result"] == "fail"
     place.assert_nothing_left()
@@ -251,7 +252,7 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Pl
     place.as_somebody_else("acquire")
     try:
         with place.run(place.device(), place.job()) as (running, out):
-            wait_for(lambda: "is held by desk/somebody" in output(out), LIMIT_S, lambda: output(out))
+            wait_for(lambda: "is held by desk/somebody" in output(out), lambda: output(out), LIMIT_S)
             running.send_signal(signal.SIGTERM)
             assert running.wait(FREE_WITHIN_S) == 1
         assert of_job(out)["error_type"] == "Canceled"
@@ -265,7 +266,7 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Pl
 def test_a_job_waits_until_somebody_gives_the_place_back(place: Place) -> None:
     place.as_somebody_else("acquire")
     with place.run(place.device(), place.job("--", "-k", "mkfs")) as (running, out):
-        wait_for(lambda: "is held by desk/somebody" in output(out), LIMIT_S, lambda: output(out))
+        wait_for(lambda: "is held by desk/somebody" in output(out), lambda: output(out), LIMIT_S)
         place.as_somebody_else("release")
         assert running.wait(LIMIT_S) == 0, output(out)
     assert place.state() == (None, "off")
@@ -342,10 +343,10 @@ def test_a_smoke_job_of_a_board_without_mux_and_meter_says_so_and_asks_for_neith
 def test_a_job_that_is_killed_while_lava_drives_the_board_leaves_it_off_and_free(real_time: Place, helper: str) -> None:
     job = real_time.fsjoule("job", "--smoke", "--lg-env", real_time.lg_env)
     with real_time.run(real_time.device(), job) as (running, out):
-        wait_for(lambda: f"'{helper}'" in called(out), LIMIT_S, lambda: output(out))
-        wait_for(lambda: real_time.state()[0] is not None, LIMIT_S, lambda: output(out))
+        wait_for(lambda: f"'{helper}'" in called(out), lambda: output(out), LIMIT_S)
+        wait_for(lambda: real_time.state()[0] is not None, lambda: output(out), LIMIT_S)
         running.send_signal(signal.SIGKILL)
-        wait_for(lambda: real_time.state() == (None, "off"), FREE_WITHIN_S, lambda: output(out))
+        wait_for(lambda: real_time.state() == (None, "off"), lambda: output(out), FREE_WITHIN_S)
     real_time.assert_nothing_left()
     # Nor has a helper that was still at work switched it on again.
     assert real_time.state() == (None, "off")

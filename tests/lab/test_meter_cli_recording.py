@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import PROGRAM, CommandLine, finished, started
-from meter_desk import LIMIT_S, Desk, wait
+from meter_desk import LIMIT_S, Desk
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.model import Ina219Trace
@@ -73,7 +74,7 @@ def test_samples_that_come_late_are_waited_for(desk: Desk, tmp_path: Path) -> No
     simulator = desk.start_meter()
     path = tmp_path / "trace.parquet"
     command = started(desk.closing, "meter", "record", "--seconds", "2", "--json", "-o", path, "--meter", desk.stream)
-    wait(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
     simulator.send_signal(signal.SIGSTOP)
     time.sleep(3.0)
     simulator.send_signal(signal.SIGCONT)
@@ -86,7 +87,7 @@ def test_a_recording_that_is_ended_is_whole(desk: Desk, tmp_path: Path, number: 
     desk.start_meter()
     path = tmp_path / "trace.parquet"
     command = started(desk.closing, "meter", "record", "-o", path, "--meter", desk.stream)
-    wait(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
     time.sleep(1.5)
     command.send_signal(number)
     done = finished(command)
@@ -99,7 +100,7 @@ def test_a_recording_ends_with_its_stream_and_keeps_it(desk: Desk, tmp_path: Pat
     simulator = desk.start_meter()
     path = tmp_path / "trace.parquet"
     command = started(desk.closing, "meter", "record", "-o", path, "--meter", desk.stream)
-    wait(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
     time.sleep(1.5)
     process.stop(simulator)
     desk.start_meter()
@@ -143,7 +144,7 @@ def test_a_gap_is_counted(desk: Desk, tmp_path: Path) -> None:
         "--meter",
         f"rfc2217://127.0.0.1:{desk.port}",
     )
-    wait(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
     time.sleep(1.0)
     process.stop(ser2net)
     time.sleep(0.5)

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from labgrid import target_factory
 from labgrid.binding import BindingState
-from meter_desk import SPEED, Desk, desk, wait
+from meter_desk import SPEED, Desk, desk
 from meter_wire import INFO, frame, info, samples
+from waiting import wait_for
 
 from fsjoule.errors import MeterError
 from fsjoule.host import process
@@ -107,11 +108,11 @@ def test_an_unplugged_meter_is_said_at_once_and_works_when_it_is_back(
     driver.arm()
     process.stop(simulator)  # its terminal goes, as that of a port that is unplugged
     with caplog.at_level(logging.WARNING, logger="fsjoule"):
-        wait(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
+        wait_for(lambda: "the meter is silent" in caplog.text, "nobody says that the meter is gone")
     with pytest.raises(MeterError, match="fell silent while it was recorded"):
         driver.disarm()
     bench.start_meter()
-    wait(lambda: _arms(driver), "the meter is back, and the driver does not see it")
+    wait_for(lambda: _arms(driver), "the meter is back, and the driver does not see it")
     # The first moments of a stream that has just been opened may hold a gap; it is counted, and the rest is whole.
     counts = driver.disarm().counts
     assert counts.received > 0
@@ -136,7 +137,7 @@ def test_a_broken_connection_is_made_again_and_the_gap_is_counted(bench: _Bench)
     time.sleep(0.3)
     bench.start_ser2net()
     before = driver.counters.frames
-    wait(lambda: driver.counters.frames > before + 20, "the driver does not connect again")
+    wait_for(lambda: driver.counters.frames > before + 20, "the driver does not connect again")
     trace = driver.disarm()
     assert trace.lost > 0
     assert trace.counts.expected == trace.ticks[-1] - trace.ticks[0] + 1
@@ -151,7 +152,7 @@ def test_a_meter_behind_a_connection_that_ser2net_left_open_is_found_again(bench
     before = None
     for _ in range(5):
         meter = bench.start_meter()
-        wait(lambda: _stream(receiver) not in (None, before), "the receiver waits for the terminal that is gone")  # noqa: B023
+        wait_for(lambda: _stream(receiver) not in (None, before), "the receiver waits for the terminal that is gone")  # noqa: B023
         before = _stream(receiver)
         receiver.send(b"a command")
         bench.stream.unlink()
@@ -178,7 +179,7 @@ def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
         complaints.append(str(caught.value))
         return "speaks protocol 4" in complaints[-1]
 
-    wait(refused, f"not refused: {complaints}")
+    wait_for(refused, f"not refused: {complaints}")
 
 
 def test_a_trace_names_the_meter_that_made_it(bench: _Bench) -> None:
@@ -191,7 +192,7 @@ def test_a_trace_names_the_meter_that_made_it(bench: _Bench) -> None:
         time.sleep(0.1)
         return driver.counters.frames > 0
 
-    wait(first, "the first meter is not heard")
+    wait_for(first, "the first meter is not heard")
     ended = threading.Event()
 
     def another() -> None:
@@ -294,7 +295,7 @@ def test_a_terminal_that_somebody_reads_is_refused_by_name(bench: _Bench) -> Non
         driver.info()
     assert f"kill {cat.pid}" in (caught.value.hint or "")
     process.stop(cat)
-    wait(lambda: _arms(driver), "nobody reads it any more, and the driver still refuses")
+    wait_for(lambda: _arms(driver), "nobody reads it any more, and the driver still refuses")
     assert driver.disarm().lost == 0
 
 
@@ -320,7 +321,7 @@ def _complaint(driver: MeterDriver) -> str:
             complaints.append(str(error))
         return bool(complaints)
 
-    wait(complains, "nobody notices the second reader")
+    wait_for(complains, "nobody notices the second reader")
     return complaints[0]
 
 
@@ -333,7 +334,7 @@ def test_a_second_reader_that_comes_later_is_named(bench: _Bench) -> None:
     assert f"in use by cat (process {cat.pid})" in complaint
     assert f"kill {cat.pid}" in complaint
     process.stop(cat)
-    wait(lambda: _arms(driver), "the second reader is gone, and the driver does not see it")
+    wait_for(lambda: _arms(driver), "the second reader is gone, and the driver does not see it")
 
 
 def test_a_second_reader_behind_ser2net_is_noticed_by_what_goes_astray(
@@ -345,7 +346,7 @@ def test_a_second_reader_behind_ser2net_is_noticed_by_what_goes_astray(
     driver.arm()
     with caplog.at_level(logging.WARNING, logger="fsjoule"):
         bench.thief(greedy=False)
-        wait(lambda: "another program probably reads its port" in caplog.text, "nobody notices the second reader")
+        wait_for(lambda: "another program probably reads its port" in caplog.text, "nobody notices the second reader")
     assert "fuser -v" in caplog.text
     trace = driver.disarm()
     assert any("of the meter's bytes are lost" in fault for fault in trace.faults)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from meter_process import LIMIT_S, check_energy, check_order, infos, running, values, wait
+from meter_process import LIMIT_S, check_energy, check_order, infos, running, values
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
@@ -19,18 +20,12 @@ from fsjoule.meter.protocol.frames import SamplesFrame
 from fsjoule.model import InputCounts, MarkLine, MarkSource
 from fsjoule.model.mark_line import check_of
 from fsjoule.virtual.board.power import FeedWriter
-from fsjoule.virtual.lab import services
 
 LED = "/sys/class/leds/fsjoule-mark/brightness"
 
 _MS = 1_000_000
 # A tick for each record of a feed.
 KILOHERTZ = ("--rate-hz", "1000")
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return services.simulator()
 
 
 # --------------------------------------------------------------------------------------------------- constant load
@@ -239,7 +234,7 @@ def test_a_feed_that_comes_late_delays_samples_and_changes_none(program: Path, t
         last_ns = time.monotonic_ns()
         feed.append(last_ns, 0.0, 0.0)
         for _ in range(10):
-            wait(lambda last_ns=last_ns: time.monotonic_ns() > last_ns + 120 * _MS, lambda: "time stands still")
+            wait_for(lambda last_ns=last_ns: time.monotonic_ns() > last_ns + 120 * _MS, lambda: "time stands still")
             last_ns = _write(feed, last_ns, [0.2] * 100)
         reader.read_samples(1000)
     feed.close()
@@ -279,11 +274,11 @@ def test_it_ends_with_its_parent(program: Path, tmp_path: Path) -> None:
     argv = [str(program), "--stream-link", str(stream), "--marks-link", str(marks), "--load", "5,0"]
     parent = subprocess.Popen([sys.executable, "-c", f"import subprocess; subprocess.run({argv!r})"])
     try:
-        wait(lambda: stream.exists() and marks.exists(), lambda: "no terminals")
+        wait_for(lambda: stream.exists() and marks.exists(), lambda: "no terminals")
     finally:
         parent.kill()
         parent.wait(LIMIT_S)
-    wait(lambda: not stream.is_symlink() and not marks.is_symlink(), lambda: "it outlived its parent")
+    wait_for(lambda: not stream.is_symlink() and not marks.is_symlink(), lambda: "it outlived its parent")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from labgrid.driver.power import rest
-from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, MeterTty, board_config, read_feed, wait_until
+from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, MeterTty, board_config, read_feed
+from waiting import wait_for
 
 from fsjoule.host import process
 from fsjoule.images import build_card
@@ -154,7 +155,7 @@ def test_marks_survive_a_meter_that_goes_away(board: BoardProgram) -> None:
             console.run("echo S1 > /dev/ttymxc1")
             meter.expect(b"S1\n")
         console.run("for i in $(seq 1000); do echo lost; done > /dev/ttymxc1")
-        wait_until("the marks are dropped", lambda: board.status()["mark"]["dropped_bytes"] >= len("lost\n") * 1000)
+        wait_for(lambda: board.status()["mark"]["dropped_bytes"] >= len("lost\n") * 1000, "the marks are dropped")
         with MeterTty(mark) as meter:
             console.run("echo E1 > /dev/ttymxc1")
             meter.expect(b"E1\n")
@@ -297,7 +298,7 @@ def test_a_killed_board_leaves_nothing(card: Path, tmp_path: Path) -> None:
         assert board.mux("host").returncode == 0
         assert host_has_card(board)
         board.kill()
-        wait_until("QEMU is gone", lambda: not exists(qemu_pid))
+        wait_for(lambda: not exists(qemu_pid), "QEMU is gone")
     with BoardProgram(board_config(tmp_path)) as again:
         assert again.status()["state"] == "off"
         assert not host_has_card(again)

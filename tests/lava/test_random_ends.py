@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, wait_for
+from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace
 from lava_server import DEVICE, Server
+from waiting import wait_for
 
 from fsjoule.host.process_ref import ProcessRef, descendants
 from fsjoule.model import RunStatus
@@ -76,7 +77,7 @@ def test_a_job_that_is_ended_at_a_random_moment_leaves_nothing_and_the_next_one_
     known = runs(place)
     job = lava.submit(smoke_job(place) if smoke else suite_job(place, before))
     try:
-        wait_for(in_phase(place, phase), LIMIT_S, lambda: lava.log(job)[-3000:])
+        wait_for(in_phase(place, phase), lambda: lava.log(job)[-3000:], LIMIT_S)
         time.sleep(into_s)
         assert lava.job(job)["state"] == "Running"
         holder, power = place.state()
@@ -91,10 +92,10 @@ def test_a_job_that_is_ended_at_a_random_moment_leaves_nothing_and_the_next_one_
         lava.cancel(job)
     else:
         lava_run.send(signal.SIGTERM if way is Way.TERM else signal.SIGKILL)
-    wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: lava.log(job)[-3000:])
+    wait_for(lambda: place.state() == (None, "off"), lambda: lava.log(job)[-3000:], FREE_WITHIN_S)
     free_s = time.monotonic() - begin_s
     place.assert_nothing_left()
-    wait_for(lambda: not group(lava_run.pid), FREE_WITHIN_S, lambda: str(group(lava_run.pid)))
+    wait_for(lambda: not group(lava_run.pid), lambda: str(group(lava_run.pid)), FREE_WITHIN_S)
     gone_s = time.monotonic() - begin_s
     # A helper that was still at work has not switched it on again.
     assert place.state() == (None, "off")

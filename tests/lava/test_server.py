@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 from bench_runs import PROJECT
-from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
+from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of
 from lava_server import DEVICE, SHELL_SECRET, USER, WORKER, RefusedError, Server
+from waiting import wait_for
 
 from fsjoule.errors import HostError
 from fsjoule.host import process
@@ -48,11 +49,11 @@ def test_a_health_check_makes_a_board_without_console_bad_and_a_whole_one_good(l
     job = place.fsjoule("job", "--smoke", "--health-check", "--lg-env", place.lg_env)
     with lava.health_check(DEVICE, job):
         with unplugged_console(DEVICE):
-            wait_for(lambda: lava.device(DEVICE)["health"] == "Bad", LIMIT_S, lambda: str(lava.device(DEVICE)))
+            wait_for(lambda: lava.device(DEVICE)["health"] == "Bad", lambda: str(lava.device(DEVICE)), LIMIT_S)
         bad = lava.job(lava.device(DEVICE)["last_health_report_job"])
         assert (bad["health_check"], bad["health"]) == (True, "Incomplete")
         lava.set_health(DEVICE, "UNKNOWN")
-        wait_for(lambda: lava.device(DEVICE)["health"] == "Good", LIMIT_S, lambda: lava.log(bad["id"] + 1)[-3000:])
+        wait_for(lambda: lava.device(DEVICE)["health"] == "Good", lambda: lava.log(bad["id"] + 1)[-3000:], LIMIT_S)
     good = lava.job(lava.device(DEVICE)["last_health_report_job"])
     assert (good["health_check"], good["health"]) == (True, "Complete")
     cases = {each["name"]: each["result"] for each in lava.results(good["id"]) if each["name"] != "job"}
@@ -139,7 +140,7 @@ def test_a_job_waits_for_a_place_that_somebody_has_and_does_not_drive_it(lava: S
     place.as_somebody_else("acquire")
     try:
         number = lava.submit(place.job(*FIRST))
-        wait_for(lambda: "is held by desk/somebody" in lava.log(number), LIMIT_S, lambda: lava.log(number))
+        wait_for(lambda: "is held by desk/somebody" in lava.log(number), lambda: lava.log(number), LIMIT_S)
         assert lava.job(number)["state"] == "Running"
         assert place.state() == ("desk/somebody", "off")
     finally:
@@ -154,12 +155,12 @@ def test_a_job_that_is_cancelled_leaves_board_off_and_place_free_and_its_run_goe
     number = lava.submit(place.job())
     wait_for(
         lambda: any(each["name"].startswith("ext4-") for each in lava.results(number)),
-        LIMIT_S,
         lambda: lava.log(number)[-3000:],
+        LIMIT_S,
     )
     assert place.state() == (f"{os.uname().nodename}/lava", "on")
     lava.cancel(number)
-    wait_for(lambda: place.state() == (None, "off"), FREE_WITHIN_S, lambda: lava.log(number)[-3000:])
+    wait_for(lambda: place.state() == (None, "off"), lambda: lava.log(number)[-3000:], FREE_WITHIN_S)
     assert lava.wait(number)["health"] == "Canceled"
     place.assert_nothing_left()
     run = place.newest()
@@ -212,7 +213,7 @@ def test_nothing_listens_beyond_loopback_while_a_job_runs(lava: Server, place: L
         seen.update(found)
         return lava.job(number)["state"] == "Finished"
 
-    wait_for(finished, LIMIT_S, lambda: lava.log(number)[-3000:])
+    wait_for(finished, lambda: lava.log(number)[-3000:], LIMIT_S)
     assert lava.job(number)["health"] == "Complete"
     assert not beyond_loopback(seen)
     for address in (lava.url, place.environment["LG_COORDINATOR"]):

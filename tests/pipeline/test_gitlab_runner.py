@@ -12,9 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,9 +21,10 @@ from typing import Any, Final
 import pipeline_runner
 import pytest
 from gitlab_server import GitLab, gitlab_server
-from lab_leftovers import assert_nothing_left
+from lab_leftovers import assert_free, assert_nothing_left
 from pipeline_runner import PROJECT, Pipeline
 from runner_server import RunnerJob
+from waiting import wait_for
 
 from fsjoule.host.paths import cache_dir
 from fsjoule.virtual.lab import lab
@@ -281,19 +281,12 @@ class Project:
         return runner.give(name, job, words, masked=masked, repository=self.pipeline.repository, after=after)
 
 
-def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
-
-
 def told(job: RunnerJob, words: str) -> None:
-    wait_for(lambda: words in job.log, lambda: job.log)
+    wait_for(lambda: words in job.log, lambda: job.log, _LIMIT_S)
 
 
 def ended(job: RunnerJob) -> None:
-    wait_for(lambda: job.ended, lambda: job.log)
+    wait_for(lambda: job.ended, lambda: job.log, _LIMIT_S)
 
 
 def working(project: Project, runner: Runner, command: str = WORK, **variables: str) -> RunnerJob:
@@ -307,13 +300,6 @@ def working(project: Project, runner: Runner, command: str = WORK, **variables: 
 def free() -> bool:
     status = lab.status("virtual")
     return status.holder is None and status.board is not None and status.board["power"] == "off"
-
-
-def assert_free() -> None:
-    status = lab.status("virtual")
-    assert status.holder is None
-    assert status.board is not None
-    assert status.board["power"] == "off"
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +367,7 @@ def test_a_job_that_is_cancelled_while_it_holds_the_board(project: Project, forc
     job.cancel(force=force)
     if force:
         # The runner lets it go at once, without an after_script.
-        wait_for(free, lambda: job.log)
+        wait_for(free, lambda: job.log, _LIMIT_S)
         assert "Running after_script" not in job.log
     else:
         ended(job)
@@ -405,14 +391,14 @@ def test_a_job_that_reaches_its_own_limit(project: Project) -> None:
     ended(job)
     assert (job.state, job.failure_reason) == ("failed", "job_execution_timeout"), job.log
     assert "Running after_script" not in job.log
-    wait_for(free, lambda: job.log)
+    wait_for(free, lambda: job.log, _LIMIT_S)
 
 
 def test_a_runner_that_is_stopped(project: Project) -> None:
     runner = project.runner()
     job = working(project, runner)
     runner.end(signal.SIGTERM)
-    wait_for(free, lambda: job.log)
+    wait_for(free, lambda: job.log, _LIMIT_S)
     assert (job.state, job.failure_reason) == ("failed", "runner_interrupted")
 
 
@@ -430,7 +416,7 @@ def test_a_runner_that_is_killed(project: Project, command: str, at_once: bool) 
     first = working(project, runner, command)
     runner.end(signal.SIGKILL)
     if not at_once:
-        wait_for(free, lambda: first.log)
+        wait_for(free, lambda: first.log, _LIMIT_S)
     second = project.hold(runner, "echo passed")
     runner.start()
     ended(second)

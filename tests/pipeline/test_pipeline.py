@@ -12,16 +12,16 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
-from lab_leftovers import assert_nothing_left
+from lab_leftovers import assert_free, assert_nothing_left
 from pipeline_runner import Pipeline
+from waiting import wait_for
 
 from fsjoule.ci.gitlab.kept_runs import Registry, push_runs
 from fsjoule.host.paths import cache_dir
@@ -215,20 +215,6 @@ def board(project: Project, handle: lab.LabHandle) -> Generator[Project]:
     project.variables = before
 
 
-def assert_free() -> None:
-    status = lab.status("virtual")
-    assert status.holder is None
-    assert status.board is not None
-    assert status.board["power"] == "off"
-
-
-def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.2)
-
-
 def test_a_job_with_a_board(board: Project) -> None:
     before = len(board.results)
     code, log = board.run(BOARD)
@@ -249,6 +235,7 @@ def test_a_job_with_a_board_that_is_killed_half_way(board: Project) -> None:
                 and "[  1/" in log.read_text(errors="replace")
             ),
             lambda: log.read_text(errors="replace"),
+            _LIMIT_S,
         )
         holder = lab.status("virtual").holder
         assert holder is not None
@@ -256,5 +243,5 @@ def test_a_job_with_a_board_that_is_killed_half_way(board: Project) -> None:
     finally:
         end(process)
     assert process.wait(_LIMIT_S) != 0
-    wait_for(lambda: lab.status("virtual").holder is None, lambda: log.read_text(errors="replace"))
+    wait_for(lambda: lab.status("virtual").holder is None, lambda: log.read_text(errors="replace"), _LIMIT_S)
     assert_free()

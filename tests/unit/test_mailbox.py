@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from threading import Event
 
 import pytest
+from waiting import wait_for
 
 from fsjoule.virtual.board.mailbox import LINE_BYTES, LINE_OFFSET, SIZE_BYTES, Mailbox
 
@@ -80,13 +80,6 @@ def client(mailbox: Mailbox, tmp_path: Path) -> Generator[Client]:
         yield client
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_lines_come_one_by_one_and_all_else_is_empty(mailbox: Mailbox, client: Client) -> None:
     assert mailbox.type(b"first\r", PROMPT).echo == b"first\r\n"
     mailbox.type(b"second\nthird is typed slow", PROMPT)
@@ -121,7 +114,7 @@ def test_the_board_waits_until_there_is_a_line(mailbox: Mailbox, client: Client)
 def test_an_empty_line_shows_the_prompt_and_is_not_for_the_board(mailbox: Mailbox, client: Client) -> None:
     assert mailbox.type(b"\n", PROMPT).echo == b"\r\n", "the board is busy: its last line is no prompt"
     client.request(0, LINE_OFFSET, 512)
-    wait_until(lambda: mailbox.waiting)
+    wait_for(lambda: mailbox.waiting)
     typed = mailbox.type(b"\n \r", PROMPT)
     assert typed.echo == b"\r\n" + PROMPT + b" \r\n" + PROMPT
     assert typed.to_uart == b""
@@ -141,7 +134,7 @@ def test_ctrl_c_goes_to_a_board_that_works_and_only_clears_the_line_of_one_that_
     typed = mailbox.type(b"typed ahead\nhalf\x03", PROMPT)
     assert typed.to_uart == b"\x03"
     client.request(0, LINE_OFFSET, 512)
-    wait_until(lambda: mailbox.waiting)
+    wait_for(lambda: mailbox.waiting)
     typed = mailbox.type(b"half\x03", PROMPT)
     assert (typed.to_uart, typed.echo) == (b"", b"half^C\r\n" + PROMPT)
     mailbox.type(b"whole\n", PROMPT)
@@ -158,7 +151,7 @@ def test_another_power_on_gets_nothing_of_the_one_before(mailbox: Mailbox, clien
     mailbox.type(b"for the first\n", PROMPT)
     assert client.line() == b"for the first"
     client.request(0, LINE_OFFSET, 512)
-    wait_until(lambda: mailbox.waiting)
+    wait_for(lambda: mailbox.waiting)
     with closing(Client(tmp_path / "box")) as second:
         assert client.socket.recv(1) == b""
         mailbox.type(b"for the second\n", PROMPT)
@@ -169,7 +162,7 @@ def test_closing_hangs_up_and_leaves_no_file(tmp_path: Path) -> None:
     box = Mailbox(tmp_path / "box")
     with closing(Client(tmp_path / "box")) as client:
         client.request(0, LINE_OFFSET, 512)
-        wait_until(lambda: box.waiting)
+        wait_for(lambda: box.waiting)
         box.close()
         assert client.socket.recv(1) == b""
     assert not (tmp_path / "box").exists()

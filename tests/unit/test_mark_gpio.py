@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine
 from virtual_board import MeterTty, board_config
+from waiting import wait_for
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
@@ -34,7 +34,6 @@ cells = [17, 1]
 [modules]
 card = ["bcm2835", "leds-gpio"]
 """
-LIMIT_S = 60.0
 
 
 def tree(folder: Path) -> Path:
@@ -91,17 +90,12 @@ def test_a_pin_needs_a_device_tree() -> None:
 # ----------------------------------------------------------------------------------------------------------- the files
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return command_line(monkeypatch, capfd)
-
-
-def test_a_new_board_with_its_marks_on_a_gpio(run: CommandLine, tmp_path: Path) -> None:
+def test_a_new_board_with_its_marks_on_a_gpio(fsjoule: CommandLine, tmp_path: Path) -> None:
     wired = ("--outlet-host", "http://o", "--console", "A5", "--meter", "F1", "--mux", "12", "--into", tmp_path)
-    done = run("board", "new", "pi7", "--from", "rpi3", "--mark-gpio", "/soc/gpio@7e200000 17 0", *wired)
+    done = fsjoule("board", "new", "pi7", "--from", "rpi3", "--mark-gpio", "/soc/gpio@7e200000 17 0", *wired)
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1] == str(tmp_path / "images" / "pi7.toml")
-    checked = run("board", "check", tmp_path / "env" / "pi7.yaml", "--no-loader")
+    checked = fsjoule("board", "check", tmp_path / "env" / "pi7.yaml", "--no-loader")
     assert checked.code == 0, checked.out
     profile = read_environment(tmp_path / "env" / "pi7.yaml").profile
     assert (profile.mark_device, profile.marks_on_console) == (MARK_LED, False)
@@ -112,16 +106,16 @@ def test_a_new_board_with_its_marks_on_a_gpio(run: CommandLine, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("pin", ["17", "/soc/gpio@7e200000", "/soc/gpio@7e200000 seventeen", "gpio 17 0", " "])
-def test_what_names_no_pin_is_refused(pin: str, run: CommandLine, tmp_path: Path) -> None:
-    done = run("board", "new", "pi7", "--from", "rpi3", "--mark-gpio", pin, "--into", tmp_path)
+def test_what_names_no_pin_is_refused(pin: str, fsjoule: CommandLine, tmp_path: Path) -> None:
+    done = fsjoule("board", "new", "pi7", "--from", "rpi3", "--mark-gpio", pin, "--into", tmp_path)
     assert done.code == 2
     assert "names no pin" in done.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_marks_go_one_way(run: CommandLine, tmp_path: Path) -> None:
+def test_marks_go_one_way(fsjoule: CommandLine, tmp_path: Path) -> None:
     options = ("--mark-gpio", "/soc/gpio@7e200000 17 0", "--marks-on-console", "--into", tmp_path)
-    done = run("board", "new", "pi7", "--from", "rpi3", *options)
+    done = fsjoule("board", "new", "pi7", "--from", "rpi3", *options)
     assert (done.code, "marks go one way only" in done.err) == (2, True)
 
 
@@ -152,15 +146,8 @@ def wired(folder: Path) -> Generator[tuple[socket.socket, MeterTty]]:
         with ours, ours.makefile() as lines:
             assert lines.readline() == "irq_intercept_out /machine/soc/gpio0\n"
             yield ours, meter
-        until(lambda: all(each.name != "mark pin" for each in threading.enumerate()))
+        wait_for(lambda: all(each.name != "mark pin" for each in threading.enumerate()))
     pin.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_levels_of_the_pin_reach_the_meter_and_others_do_not(tmp_path: Path) -> None:
@@ -177,5 +164,5 @@ def test_levels_of_the_pin_reach_the_meter_and_others_do_not(tmp_path: Path) -> 
 def test_a_controller_that_qemu_does_not_have_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with wired(tmp_path) as (qemu, _):
         qemu.sendall(b"FAIL Unknown device\n")
-        until(lambda: bool(caplog.messages))
+        wait_for(lambda: bool(caplog.messages))
     assert caplog.messages == ["QEMU has no outputs at /machine/soc/gpio0, which mark_gpio names"]
