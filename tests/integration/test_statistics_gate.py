@@ -23,6 +23,17 @@ def feed(test: SequentialTest, baseline: tuple[Figure, ...], candidate: tuple[Fi
     return test.state
 
 
+def test_a_loss_beyond_the_clocks_step_takes_more_pairs() -> None:
+    """Before the steps are taken off, the first pairs may just decide: that is no reason to end without an answer."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        test = SequentialTest(ErrorRates(smallest_effect=0.01, budget_pairs=12), more_is_better=True)
+        while test.state.more:
+            noisy = 100 * np.exp(rng.normal(0, 0.002, 2)) * (1, 0.98)
+            test.add(*noisy.tolist(), 0.006)
+        assert (test.state.decision, test.state.hidden_by) == (Outcome.REGRESSED, None)
+
+
 def by(factor: float) -> tuple[float, ...]:
     return tuple(factor * figure for figure in reversed(CALM))
 

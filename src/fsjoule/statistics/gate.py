@@ -133,9 +133,13 @@ class SequentialTest:
         # A step of less than half of what matters leaves a figure on the side of no loss, or on that of one.
         hidden = False
         if decision is not Outcome.UNDECIDED and 2 * self._step > self._rates.smallest_effect:
-            step = math.log1p(self._step) * (1 if decision is Outcome.REGRESSED else -1)
-            hidden = self._decision(used, *self._towards(baseline, candidate + step)[:2]) is not decision
-            decision = Outcome.UNDECIDED if hidden else decision
+            lost = decision is Outcome.REGRESSED
+            step = math.log1p(self._step) * (1 if lost else -1)
+            if self._decision(used, *self._towards(baseline, candidate + step)[:2]) is not decision:
+                decision = Outcome.UNDECIDED
+                # A change that is as large without the step only needs more pairs.
+                change = float(np.median(candidate - baseline)) + step
+                hidden = change > self._hypotheses.losses.max() if lost else change < 0
         return SequentialState(
             decision=decision,
             more=decision is Outcome.UNDECIDED and open_budget and not hidden,
