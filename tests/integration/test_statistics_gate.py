@@ -30,7 +30,7 @@ def test_a_loss_beyond_the_clocks_step_takes_more_pairs() -> None:
         test = SequentialTest(ErrorRates(smallest_effect=0.01, budget_pairs=12), more_is_better=True)
         while test.state.more:
             noisy = 100 * np.exp(rng.normal(0, 0.002, 2)) * (1, 0.98)
-            test.add(*noisy.tolist(), 0.006)
+            test.add(float(noisy[0]), float(noisy[1]), 0.006)
         assert (test.state.decision, test.state.hidden_by) == (Outcome.REGRESSED, None)
 
 
