@@ -10,7 +10,9 @@
  * stop mark, whole or not at all. docs/virtual-board.md describes the file.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,6 +51,7 @@ void *qemu_plugin_scoreboard_new(size_t entry_bytes) __attribute__((weak));
 void *qemu_plugin_scoreboard_find(void *scoreboard, unsigned int cpu) __attribute__((weak));
 int64_t icount_get_raw(void) __attribute__((weak));
 int64_t icount_to_ns(int64_t icount) __attribute__((weak));
+bool qemu_in_vcpu_thread(void) __attribute__((weak));
 
 /* QEMU looks for both by name. */
 extern int qemu_plugin_version;
@@ -289,6 +292,36 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 	return 0;
 }
 
+/* ------------------------------------------------------------------------------- instructions that the host interrupts */
+
+/* QEMU leaves an instruction that accesses a device, and begins it again as the last one of a block, which does not count
+ * it: it has a counter behind it already. If the host wants the CPU's attention in between, QEMU forgets that and begins
+ * it once more in an ordinary block, which counts it again (cpu_io_recompile and cflags_next_tb, accel/tcg). When depends on
+ * the host. QEMU leaves an instruction by a jump: of two jumps with no instruction executed in between, the second one
+ * leaves an instruction that was counted twice. An interrupt in between executes its vector, without counting that one.
+ */
+static int64_t begun_again;
+
+void __longjmp_chk(struct __jmp_buf_tag place[1], int value) __attribute__((noreturn));
+
+void __longjmp_chk(struct __jmp_buf_tag place[1], int value)
+{
+	static __typeof__(&__longjmp_chk) real;
+	static int64_t last_icount = -1;
+
+	if (real == NULL) {
+		real = (__typeof__(&__longjmp_chk))dlsym(RTLD_NEXT, "__longjmp_chk");
+	}
+	if (chunks != NULL && qemu_in_vcpu_thread()) {
+		const int64_t icount = icount_get_raw();
+
+		begun_again += icount == last_icount;
+		last_icount = icount;
+	}
+	real(place, value);
+	__builtin_unreachable();
+}
+
 /* ------------------------------------------------------------------------------------------------------ the windows */
 
 #define START 'S'
@@ -305,6 +338,7 @@ struct header {
 	int64_t busy_ns; /* the time in between for which instructions were executed, by QEMU's own count of them */
 	int64_t instruction_ns;
 	int64_t of_programs; /* of the executed instructions; -1 if they were not counted apart */
+	int64_t begun_again; /* counts by address that the host's interruptions added */
 };
 
 struct record {
@@ -313,14 +347,14 @@ struct record {
 	uint64_t executed;
 };
 
-_Static_assert(sizeof(struct header) == 56 && sizeof(struct record) == 24, "as docs/virtual-board.md has them");
+_Static_assert(sizeof(struct header) == 64 && sizeof(struct record) == 24, "as docs/virtual-board.md has them");
 
 /* The line of the last mark so far, and where the guest was at its first byte: a mark comes when that does. */
 static char line[64];
 static size_t length;
-static int64_t line_ns, line_icount, line_of_programs;
+static int64_t line_ns, line_icount, line_of_programs, line_begun_again;
 /* The same for the start mark. */
-static int64_t start_ns, start_icount, start_of_programs;
+static int64_t start_ns, start_icount, start_of_programs, start_begun_again;
 static bool open_window;
 
 static bool write_records(FILE *file)
@@ -332,6 +366,7 @@ static bool write_records(FILE *file)
 		.busy_ns = icount_to_ns(line_icount) - icount_to_ns(start_icount),
 		.instruction_ns = icount_to_ns(1),
 		.of_programs = of_programs == NULL ? -1 : line_of_programs - start_of_programs,
+		.begun_again = line_begun_again - start_begun_again,
 	};
 
 	for (size_t i = 0; i < counters; i++) {
@@ -378,6 +413,7 @@ static void on_first_byte(int64_t time_ns)
 	line_ns = time_ns;
 	line_icount = icount_get_raw();
 	line_of_programs = of_programs == NULL ? 0 : (int64_t)*of_programs;
+	line_begun_again = begun_again;
 	for (size_t i = 0; i < counters; i++) {
 		counter_at(i)->ended = chunks[i / CHUNK].executed[i % CHUNK];
 	}
@@ -389,6 +425,7 @@ static void begin_window(void)
 	start_ns = line_ns;
 	start_icount = line_icount;
 	start_of_programs = line_of_programs;
+	start_begun_again = line_begun_again;
 	for (size_t i = 0; i < counters; i++) {
 		counter_at(i)->begun = counter_at(i)->ended;
 	}

@@ -42,9 +42,10 @@ def symbols_of(functions: Mapping[int, str]) -> Symbols:
     )
 
 
-def written(*rows: tuple[int, int, int], busy_ns: int = 0, of_programs: int = -1) -> bytes:
+def written(*rows: tuple[int, int, int], busy_ns: int = 0, of_programs: int = -1, begun_again: int = 0) -> bytes:
     """A window as the probe writes it; rows are address, page and count."""
-    header = struct.pack("<8sQqqqqq", b"FSJPROF\0", len(rows), 1000, 9000, busy_ns, INSTRUCTION_NS, of_programs)
+    figures = (1000, 9000, busy_ns, INSTRUCTION_NS, of_programs, begun_again)
+    header = struct.pack("<8sQqqqqqq", b"FSJPROF\0", len(rows), *figures)
     return header + b"".join(struct.pack("<QQQ", *row) for row in rows)
 
 

@@ -78,6 +78,10 @@ def test_a_window_is_read_as_the_probe_wrote_it() -> None:
     assert profile.repeated == 2
     assert profile.sum_ns - profile.repeated * profile.instruction_ns == profile.busy_ns
     assert profile.counts == {INSTRUCTIONS: 10}
+    # The host interrupted one at a device, which was begun once more.
+    interrupted = read_profile(written((0xC0100004, 0, 8), (0xFFFF0010, 0, 2), busy_ns=28, begun_again=1))
+    assert interrupted.repeated == 3
+    assert interrupted.sum_ns - interrupted.repeated * interrupted.instruction_ns == interrupted.busy_ns
     apart = read_profile(written(busy_ns=40, of_programs=3))
     assert apart.counts == {INSTRUCTIONS: 10, USER_INSTRUCTIONS: 3, KERNEL_INSTRUCTIONS: 7}
 

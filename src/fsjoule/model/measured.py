@@ -414,7 +414,7 @@ class Profile:
 
     `pages` tells programs with equal addresses apart: a hash of the instruction's page, 0 for the kernel. `busy_ns` is
     the time of executed instructions by the processor's own count, each `instruction_ns`. An instruction that could not
-    reach its memory is counted again when it is repeated; `repeated` counts these.
+    reach its memory, or that the host interrupted at a device, is counted again; `repeated` counts these.
     `of_programs` are the instructions of programs in their own code, to the end of a block that a page fault leaves.
     With `sampled` a row counts samples, each of which stands for `instruction_ns`; `programs` are the names of pages.
     """

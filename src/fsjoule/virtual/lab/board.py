@@ -27,7 +27,7 @@ _PROFILE_TIMEOUT_S: Final = 60.0
 _NO_ANSWER: Final = (OSError, http.client.HTTPException)
 # As in probe/guest_profile.c: magic, records, time at the start mark and at the stop mark, busy time in between, time
 # of an instruction.
-_PROFILE_HEADER: Final = struct.Struct("<8sQqqqqq")
+_PROFILE_HEADER: Final = struct.Struct("<8sQqqqqqq")
 _PROFILE_MAGIC: Final = b"FSJPROF\0"
 _PROFILE_RECORD: Final = np.dtype([("address", "<u8"), ("page", "<u8"), ("executed", "<u8")])
 # The emulated processor's vector for an instruction without its memory, which is repeated and so counted twice.
@@ -188,7 +188,9 @@ def _started_at(coordinator: str, place: str) -> tuple[LabRecord, BoardRecord] |
 def read_profile(content: bytes) -> Profile:
     """The executed instructions of a window, from the probe's answer. Raises LabError for invalid content."""
     try:
-        magic, records, start_ns, stop_ns, busy_ns, instruction_ns, of_programs = _PROFILE_HEADER.unpack_from(content)
+        magic, records, start_ns, stop_ns, busy_ns, instruction_ns, of_programs, begun_again = (
+            _PROFILE_HEADER.unpack_from(content)
+        )
         rows = np.frombuffer(content, _PROFILE_RECORD, records, _PROFILE_HEADER.size)
     except (struct.error, ValueError) as error:
         raise LabError(f"the probe's profile cannot be read: {error}") from error
@@ -202,7 +204,7 @@ def read_profile(content: bytes) -> Profile:
         window_ns=stop_ns - start_ns,
         busy_ns=busy_ns,
         instruction_ns=instruction_ns,
-        repeated=int(rows["executed"][rows["address"] == _DATA_ABORT].sum()),
+        repeated=int(rows["executed"][rows["address"] == _DATA_ABORT].sum()) + begun_again,
         of_programs=of_programs if of_programs >= 0 else None,
     )
 
