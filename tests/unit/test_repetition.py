@@ -5,7 +5,9 @@ from __future__ import annotations
 from rivals import READ, WRITE, rivals
 
 from fsjoule.model import Plan
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import Repetition
+from fsjoule.runs.request import choose
 from fsjoule.suites import Planning, plan_entries, suite
 
 
@@ -56,3 +58,10 @@ def test_the_first_decided_figure_is_news() -> None:
     measured = rivals({"ext4": 1.0, "btrfs": 0.5}, workloads=(READ, WRITE), boots=2, boot_noise=0.001)
     assert boots.news([each for each in measured if each.repetition == 1]) == ""
     assert boots.news(measured).startswith(f"so far: {READ.label}: ext4 is 2.0 times as fast as btrfs (95 %: ")
+
+
+def test_crash_states_are_counted_in_one_boot() -> None:
+    counted = choose(BenchOptions(suite="crash-states", fs=["ext4", "vfat"]))
+    assert (counted.repeat, counted.until_decided) == (1, False)
+    judged = choose(BenchOptions(suite="quick", fs=["ext4", "vfat"]))
+    assert (judged.repeat, judged.until_decided) == (12, True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -227,7 +227,8 @@ def _repetitions(
 ) -> tuple[int, bool]:
     """How many repetitions, and whether fewer may do. Raises ConfigError for an impossible number."""
     published, repeat = options.factor == 1.0, options.repeat
-    if len(filesystems) > 1 and (repeat == UNTIL_DECIDED or (repeat is None and not published)):
+    rivals = len(filesystems) > 1 and any(_judged(chosen))
+    if rivals and (repeat == UNTIL_DECIDED or (repeat is None and not published)):
         return _most(chosen, environment), True
     if repeat is None or isinstance(repeat, str):
         return max(chosen.repeat, chosen.published_repeat) if published else chosen.repeat, False
@@ -383,8 +384,12 @@ def matching(select: str | None) -> Callable[[str], bool]:
 
 def least_boots(suite: Suite, rule: SuperiorityRule) -> int:
     """The repetitions before anything is decided. What a suite counts (files lost) needs as many as the suite says."""
-    judged = all(isinstance(each, FioWorkload | TimedWorkload) for part in suite.leaves for each in part.workloads)
-    return rule.least_boots if judged else suite.repeat
+    return rule.least_boots if all(_judged(suite)) else suite.repeat
+
+
+def _judged(suite: Suite) -> Iterator[bool]:
+    """For each workload: whether it has figures by which filesystems are judged. Crash states are only counted."""
+    return (isinstance(each, FioWorkload | TimedWorkload) for part in suite.leaves for each in part.workloads)
 
 
 def check_profiled(environment: lab.EnvironmentFile) -> None:
