@@ -38,6 +38,10 @@ class BisectOptions(BoardsOptions, AnswerOptions):
         "FILE", "Measure on this board (default: in guest time); repeated: on the next one if it fails."
     )
     tree: Path | None = option("PATH", "The kernel's git repository (default: the one here); nothing in it changes.")
+    build: str | None = option("COMMAND", "The tree is a boot loader's, and this command builds it; with --loader.")
+    loader: list[str] | None = option(
+        "[PIECE=]FILE", "What --build makes: this piece of the recipe's boot loader; may be repeated."
+    )
     good: list[str] | None = option("REV", "A revision without the loss; may be repeated.")
     bad: list[str] | None = option("REV", "A revision with it (default: HEAD); may be repeated.")
     fs: Filesystems = None
@@ -81,8 +85,11 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
     shown = outputs(asked.form, printed={"json": asked.json_output}, files={"markdown": asked.markdown})
     from fsjoule.kernels.source_tree import tree_here
 
-    tree = asked.tree or tree_here()
-    missing = {"--tree (this folder is in no kernel's repository)": tree, "--good REV": asked.good}
+    if asked.loader and not asked.build:
+        raise ConfigError("--loader needs --build: the command that makes it", hint="docs/bisect.md has an example")
+    tree = asked.tree or (None if asked.build else tree_here())
+    here = "" if asked.build else " (this folder is in no kernel's repository)"
+    missing = {f"--tree{here}": tree, "--good REV": asked.good}
     if lacking := [name for name, value in missing.items() if not value]:
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert tree is not None
@@ -119,6 +126,7 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
             scan=_at_least(asked.scan, "--scan", 0),
             explained=asked.explain,
             jobs=_at_least(asked.jobs, "--jobs", 1),
+            loader=(asked.build, tuple(asked.loader or ())) if asked.build else None,
         )
     )
     shown.show(BisectionView(state, partial(_why, state), asked.everything, asked.wide), answers=True)

@@ -33,7 +33,7 @@ from fsjoule.host.unpacking import DAMAGED, unzipped
 from fsjoule.kernels.card_layout import Address, BootLoader, Header, LoaderPiece, overlap
 from fsjoule.kernels.image import arm64_run_place
 from fsjoule.kernels.legacy_image import LEGACY_MAGIC
-from fsjoule.kernels.recipe import Recipe, recipes_folder
+from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 from fsjoule.model.run import BOOT_LOADER
 
@@ -216,7 +216,7 @@ def boot_loader(recipe: Recipe) -> Loader:
         notes = json.loads((folder / _NOTES).read_text())
         packages, package_sha256 = notes["packages"], notes["sha256"]
     for name, piece in wanted.pieces.items():
-        path = recipes_folder() / piece.file if folder is None or name not in fetched else folder / name
+        path = recipe.path_of(piece.file) if folder is None or name not in fetched else folder / name
         files.append(LoaderFile(name, piece, _content(recipe, name, path)))
     for file in files:
         _check_header(recipe, file)

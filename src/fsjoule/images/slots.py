@@ -27,7 +27,7 @@ from fsjoule.images.initramfs import CpioArchive, build_initramfs
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.legacy_image import legacy_script, start_command
-from fsjoule.kernels.recipe import Recipe, Slots, recipes_folder
+from fsjoule.kernels.recipe import Recipe, Slots
 
 # Raise it when this file changes the content of an update or a key.
 STAGE_VERSION: Final = 1
@@ -64,7 +64,7 @@ def slot_files(
     files = {f"boot/{name}": content, "boot/initrd.img": initramfs, VERSION_FILE: b"1\n"}
     if kernel.device_tree is not None:
         files["boot/board.dtb"] = kernel.device_tree.read_bytes()
-    folder = _file_of(recipe, slots.root)
+    folder = recipe.path_of(slots.root)
     own = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     if not own:
         raise ConfigError(f"{recipe.file}: slots.root names no folder with files: {folder}")
@@ -73,7 +73,7 @@ def slot_files(
 
 def boot_script(recipe: Recipe, slots: Slots, files: Mapping[str, bytes]) -> bytes:
     """boot.scr: the recipe's script behind what it needs to know. Raises ConfigError for a script that is not there."""
-    path = _file_of(recipe, slots.script)
+    path = recipe.path_of(slots.script)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -88,12 +88,6 @@ def boot_script(recipe: Recipe, slots: Slots, files: Mapping[str, bytes]) -> byt
         "start": start_command(kernel),
     }
     return legacy_script("".join(f"setenv {name} '{value}'\n" for name, value in known.items()) + text)
-
-
-def _file_of(recipe: Recipe, name: str) -> Path:
-    """A file that the recipe names: beside it, if it is a user's own, or one of fsjoule's."""
-    beside = Path(recipe.file).parent / name
-    return beside if Path(recipe.file).is_absolute() and beside.exists() else recipes_folder() / name
 
 
 def second_version(files: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -32,13 +32,14 @@ class _LayoutTable(BaseModel):
 class LoaderPiece(_LayoutTable):
     """One file of a boot loader and its place on the card.
 
-    `file` is a member of the Debian `package`, or without a package the user's, below the recipe's folder or anywhere.
+    `file` is a member of the Debian `package`; without one (or with an empty one, where the base has one) the user's,
+    beside the recipe, below the recipes' folder or anywhere.
     It goes to `sector` of the card, or onto the boot partition as `boot_file`. `partition` names a GPT partition of
     `size_kib` that begins at the sector. `header` is the kind of loader that the board starts from there.
     """
 
     file: Annotated[str, StringConstraints(pattern=r"^\S+$")]
-    package: Name | None = None
+    package: Name | Literal[""] | None = None
     sector: Sector | None = None
     partition: Name | None = None
     size_kib: Annotated[int | None, Field(gt=0)] = None

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ ENVIRONMENT: Final = {
     "LOCALVERSION": "",
 }
 # Variables that make would inherit.
-_CLEARED: Final = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KCPPFLAGS", "KAFLAGS", "ARCH", "CROSS_COMPILE")
+CLEARED: Final = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "KCPPFLAGS", "KAFLAGS", "ARCH", "CROSS_COMPILE")
 
 _ERROR: Final = re.compile(r"\berror: |\*\*\*|undefined reference|syntax error", re.IGNORECASE)
 # Faults of this machine: another machine would build it.
@@ -106,7 +106,7 @@ class Compilation:
                 log=log,
                 timeout_s=TIMEOUT_S,
                 how_far=lambda: _how_far(log),
-                env=dict.fromkeys(_CLEARED, ""),
+                env=dict.fromkeys(CLEARED, ""),
                 nice=self.nice,
             )
         except ExitError as error:
@@ -126,18 +126,9 @@ class Compilation:
 
     def _failure(self, lines: list[str]) -> FsjouleError:
         """The error by tuxmake's log: the source's or this machine's fault."""
-        text = "\n".join(lines)
-        if _FULL.search(text) or any(
-            disk.f_bavail * disk.f_frsize < _LITTLE_BYTES for disk in map(os.statvfs, (self.build, self.into))
-        ):
-            hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
-            return StorageError(f"the disk is full: {self.build}", hint=hint)
-        if _MEMORY.search(text):
-            hint = "build with fewer --jobs, or end what else takes memory"
-            return HostError("the memory is not enough for the compiler", transient=True, hint=hint)
-        if missing := _NO_TOOL.search(text):
-            return HostError(f"the kernel's build needs the program {missing[1]!r}", hint="install it")
-        errors = [line.strip().replace(f"{self.source}/", "") for line in lines if _ERROR.search(line)]
+        if fault := machine_fault("\n".join(lines), self.build, self.into):
+            return fault
+        errors = [line.strip().replace(f"{self.source}/", "") for line in error_lines(lines)]
         return KernelBuildError(
             "the kernel does not build:\n" + "\n".join((errors or lines)[-12:]),
             reason=(errors or lines[-1:] or ["tuxmake failed and said nothing"])[0],
@@ -163,6 +154,24 @@ class Compilation:
             marker.unlink(missing_ok=True)
             raise
         marker.unlink()
+
+
+def machine_fault(text: str, *folders: Path) -> HostError | None:
+    """What is wrong with this machine if a build into these folders failed and said `text`; None if the source is."""
+    if _FULL.search(text) or any(disk.f_bavail * disk.f_frsize < _LITTLE_BYTES for disk in map(os.statvfs, folders)):
+        hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
+        return StorageError(f"the disk is full: {folders[0]}", hint=hint)
+    if _MEMORY.search(text):
+        hint = "build with fewer --jobs, or end what else takes memory"
+        return HostError("the memory is not enough for the compiler", transient=True, hint=hint)
+    if missing := _NO_TOOL.search(text):
+        return HostError(f"the build needs the program {missing[1]!r}", hint="install it")
+    return None
+
+
+def error_lines(lines: Sequence[str]) -> list[str]:
+    """The lines of a build's log that tell errors."""
+    return [line for line in lines if _ERROR.search(line)]
 
 
 def compiler_version() -> str:

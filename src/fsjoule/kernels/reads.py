@@ -52,11 +52,12 @@ def is_documentation(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Reads:
-    """`files` are paths in the source, `folders` are folders with built files."""
+    """`files` are paths in the source, `folders` have built files. `everything` is for a build that does not tell."""
 
     files: frozenset[str]
     folders: frozenset[str]
     all_headers: bool = False
+    everything: bool = False
 
     def first(self, changes: Iterable[FileChange]) -> str | None:
         """The first change that may affect the build; None if the kernel stays the same."""
@@ -64,8 +65,8 @@ class Reads:
 
     def __or__(self, other: Reads) -> Reads:
         """The reads of both builds together."""
-        every = self.all_headers or other.all_headers
-        return Reads(self.files | other.files, self.folders | other.folders, every)
+        headers, everything = self.all_headers or other.all_headers, self.everything or other.everything
+        return Reads(self.files | other.files, self.folders | other.folders, headers, everything)
 
     def to_json(self) -> bytes:
         """The stored form, for `from_json`."""
@@ -79,7 +80,7 @@ class Reads:
 
     def _notices(self, change: FileChange) -> bool:
         path = PurePosixPath(change.path)
-        if change.path in self.files or (change.appeared and self._takes_a_place(path)):
+        if self.everything or change.path in self.files or (change.appeared and self._takes_a_place(path)):
             return True
         return not self._is_foreign(path) and self._is_near(path)
 

@@ -313,6 +313,11 @@ class Recipe(_Table):
         tools = (package for row in (*self.filesystems, *LAYERS.values()) for package in row.packages)
         return tuple(dict.fromkeys([*own.packages, *tools, *own.more_packages]))
 
+    def path_of(self, name: str) -> Path:
+        """A file that the recipe names: beside it, if it is a user's own, or one of fsjoule's, or anywhere."""
+        beside = Path(self.file).parent / name
+        return beside if Path(self.file).is_absolute() and beside.exists() else recipes_folder() / name
+
     def filesystem(self, choice: str) -> Filesystem:
         """The root filesystem of this name with the recipe's options. Raises ConfigError with the choices.
 
@@ -375,7 +380,10 @@ def _packaged(own: frozenset[str]) -> dict[str, Path]:
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
-    """A recipe from its text; its base is another recipe, or one in `base/`. Raises ConfigError with file and line."""
+    """A recipe from its text; its base is another recipe, one in `base/`, or a file by its absolute path.
+
+    Raises ConfigError with file and line.
+    """
     # The recipe and its bases, own values first.
     layers = [_Layer(text, file, parse_toml(text, file))]
     while "base" in layers[-1].document:
@@ -408,6 +416,9 @@ class _Layer:
 
 def _base_file(base: object, layer: _Layer, used: AbstractSet[str]) -> Path:
     folder = layer.file.parent
+    own = Path(str(base))
+    if own.is_absolute() and own.suffix == ".toml" and own.is_file():
+        return own
     if folder.name in (_BASES, BOARDS):
         folder = folder.parent
     if not (folder / _BASES).is_dir():

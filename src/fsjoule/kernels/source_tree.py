@@ -65,12 +65,12 @@ def kernels_cache() -> Path:
     return cache_folder("kernels")
 
 
-def find_revision(tree: Path, name: str) -> Revision:
-    """Look up a revision. Raises ConfigError without a repository, such a revision, or a kernel in it."""
+def find_revision(tree: Path, name: str, *, kernel: bool = True) -> Revision:
+    """Look up a revision. Raises ConfigError without a repository, such a revision, or with `kernel` a kernel in it."""
     try:
         git_dir = _git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
     except HostError as error:
-        hint = "give a clone of the kernel's repository; for sources without one: git init, git add -A, git commit"
+        hint = "give a clone of the repository; for sources without one: git init, git add -A, git commit"
         # Git's words for a repository of another user. It wants the top of the tree, wherever it was called.
         if owned := re.search(r"dubious ownership in repository at '(.+)'", error.what):
             hint = f"it is another user's: git config --global --add safe.directory {shlex.quote(owned[1])}"
@@ -82,7 +82,8 @@ def find_revision(tree: Path, name: str) -> Revision:
             f"{tree} has no revision {name!r}", hint="give an existing commit, tag or branch, or fetch it"
         ) from error
     try:
-        _git(tree, "cat-file", "-e", f"{commit}:arch/arm/Kconfig")
+        if kernel:
+            _git(tree, "cat-file", "-e", f"{commit}:arch/arm/Kconfig")
     except HostError as error:
         hint = "give the repository of the kernel itself, at its top"
         raise ConfigError(f"{name} of {tree} is not a kernel's source: it has no arch/arm", hint=hint) from error

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from pydantic import TypeAdapter
 
@@ -32,16 +32,17 @@ from fsjoule.kernels.tree.frozen import Frozen
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model import DEFAULT_RECIPE
 
-_NICE: Final = 10
+NICE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltCommit:
-    """A kernel: its folder, for `--kernel`; the digest of image, device tree and modules; what its build read."""
+    """A kernel or boot loader: its folder, a digest of what comes onto the card, what its build read, its seconds."""
 
     folder: Path
     image: str
     reads: Reads
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Unbuildable:
 
 
 BuildOutcome = BuiltCommit | Unbuildable
-_FAILURE: Final = TypeAdapter(Unbuildable)
+FAILURE: Final = TypeAdapter(Unbuildable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class CommitBuilds:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
-        failed = kept(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE)
+        failed = kept(KeptBuild.FAILURE, self._failure_key(commit), FAILURE)
         if failed is not None:
             return failed
         folder = built_folder(commit.content, self._key(commit), self.recipe)
@@ -90,30 +91,43 @@ class CommitBuilds:
                 self.frozen.configuration,
                 recipe=self.recipe,
                 jobs=self.jobs,
-                nice=_NICE,
+                nice=NICE,
                 needed=self.frozen.needed,
             )
         except KernelBuildError as error:
             failed = Unbuildable(error.reason)
-            keep(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE, failed)
+            keep(KeptBuild.FAILURE, self._failure_key(commit), FAILURE, failed)
             return failed
         return self._built(folder)
 
     def _built(self, folder: Path) -> BuildOutcome:
-        lost = sorted(set(self.frozen.needed) & set(read_notes(folder).not_granted))
+        notes = read_notes(folder)
+        lost = sorted(set(self.frozen.needed) & set(notes.not_granted))
         if lost:
             return Unbuildable(f"this source does not accept {', '.join(lost)}")
         try:
             [kernel] = take_kernels([str(folder)], recipe=self.recipe)
         except ConfigError as error:  # no driver for the card, no device tree of this board
             return Unbuildable(" ".join(error.what.replace(str(folder), "its build").split()))
-        return BuiltCommit(folder, kernel.facts.digest, Reads.from_json((folder / READS).read_bytes()))
+        return BuiltCommit(folder, kernel.facts.digest, Reads.from_json((folder / READS).read_bytes()), notes.seconds)
 
     def _key(self, commit: Commit) -> str:
         return build_key(commit.content, self.frozen.configuration, self.compiler)
 
     def _failure_key(self, commit: Commit) -> str:
         return cache_key({"build": self._key(commit), "needed": self.frozen.needed})
+
+
+class Builds(Protocol):
+    """Builds of one repository in one way."""
+
+    def kept(self, commit: Commit) -> BuildOutcome | None:
+        """The outcome of a commit as far as no build is needed; None if it is not known."""
+        ...
+
+    def build(self, commit: Commit) -> BuildOutcome:
+        """Build a commit unless that was done. Raises HostError, and what cancels it."""
+        ...
 
 
 _POLL_S: Final = 0.2
@@ -127,7 +141,7 @@ class _BrokenOffError(HostError):
 class Builder:
     """A context: builds go on in its body. `waited_s` is how long `wait` waited in all."""
 
-    def __init__(self, builds: CommitBuilds) -> None:
+    def __init__(self, builds: Builds) -> None:
         self._builds = builds
         self._state = threading.Condition()
         self._wanted: tuple[Commit, ...] = ()

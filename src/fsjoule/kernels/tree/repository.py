@@ -25,11 +25,15 @@ from fsjoule.kernels.source_tree import (
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """`tree` is what the user named, `git_dir` where it keeps its objects, `scratch` our own repository."""
+    """`tree` is what the user named, `git_dir` where it keeps its objects, `scratch` our own repository.
+
+    Its revisions are those of a `kernel`, or of another program.
+    """
 
     tree: Path
     git_dir: Path
     scratch: Path
+    kernel: bool = True
 
     def git(self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Git's answers about commits, the user's and our own. Raises HostError if it fails."""
@@ -46,7 +50,7 @@ class Repository:
 
     def revision(self, name: str) -> Revision:
         """A revision by the user's name for it. Raises ConfigError as `find_revision` does."""
-        return find_revision(self.tree, name)
+        return find_revision(self.tree, name, kernel=self.kernel)
 
     def made(self, commit: str, name: str) -> Revision:
         """One of the commits that we made, as a revision by that name."""
@@ -57,17 +61,17 @@ class Repository:
         return self.ask("merge-base", "--is-ancestor", ancestor, commit).returncode == 0
 
 
-def open_repository(tree: Path) -> Repository:
+def open_repository(tree: Path, *, kernel: bool = True) -> Repository:
     """The repository at a path.
 
-    Raises ConfigError if that is no repository, has no commit of a kernel, or is not whole (shallow, partial). Changes
-    that are not committed belong to no commit: they stay as they are, and are not measured.
+    Raises ConfigError if that is no repository, has no commit of a kernel where one is wanted, or is not whole
+    (shallow, partial). Changes that are not committed belong to no commit: they stay as they are, and are not measured.
     """
-    found = find_revision(tree, "HEAD")
+    found = find_revision(tree, "HEAD", kernel=kernel)
     if lacking := lacks(tree):
         raise ConfigError(
             f"{tree} {lacking}", hint="fetch the rest: git fetch --unshallow, or a new clone of all of it"
         )
-    repository = Repository(tree, found.git_dir, found.workplace / "source")
+    repository = Repository(tree, found.git_dir, found.workplace / "source", kernel)
     borrow(found.git_dir, repository.scratch)
     return repository

@@ -16,14 +16,14 @@ from typing import Final, Self
 from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
-from fsjoule.kernels.build import read_notes
 from fsjoule.kernels.compilation import compiler_version
 from fsjoule.kernels.configuration import board_configuration, parse_config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree import commits as tree
-from fsjoule.kernels.tree.builder import Builder, BuiltCommit, CommitBuilds
+from fsjoule.kernels.tree.builder import Builder, Builds, BuiltCommit, CommitBuilds
 from fsjoule.kernels.tree.commits import Conflict
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
+from fsjoule.kernels.tree.loader_builds import LoaderBuilds, loader_program
 from fsjoule.kernels.tree.pools import changes_of, pools_of
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
@@ -74,17 +74,53 @@ def bisect(request: BisectRequest) -> BisectionState:
     cannot be configured; LabError if the lab or this machine does not do its part.
     """
     check_environments(request)
-    repository = open_repository(request.tree)
+    repository = open_repository(request.tree, kernel=request.loader is None)
     line = tree.find_line(repository, request.good, request.bad)
     choice = choice_of(request)
-    recipe = request.environment.profile.recipe
-    configuration = board_configuration(load_recipe(recipes_folder(), recipe), request.config)
-    asked = asked_of(request, choice, repository, configuration.fragments)
+    source = _kernels_of(request, repository, line) if request.loader is None else _loaders_of(request, repository)
+    asked = asked_of(request, choice, repository, source.config)
     for folder, option in ((request.results, "--results"), (request.state, "--state")):
         check_writable(folder, option)
     with bisection_log(request.state) as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         begin(log, asked, CommitLine(tuple(commit.id for commit in line)))
+        builds = closing.enter_context(source.builds())
+        _tell_lines(log, builds, line)
+        boots = closing.enter_context(_boots(request, choice))
+        # Earlier runs are known by their kernels.
+        known = request.index if request.loader is None else None
+        earlier = EarlierRuns(known, choice.suite.name, choice.filesystems) if known else None
+        search = BisectionSearch(
+            *(log, builds, boots, request.environment.profile.name, builds, request.scan, earlier),
+            ahead=request.boards - 1,
+        )
+        if request.further:
+            search.go_on()
+        state = search.run()
+        if known:
+            _keep_culprit(request, state, repository)
+        if request.explained:
+            try:
+                state = profile_pair(log, builds, boots)
+            except FsjouleError as error:  # the answer is there, and stays
+                _log.warning("it cannot be explained: %s", error.what)
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What commits are built to: `config` is what the question has of it, `builds` makes them, once it is asked."""
+
+    config: tuple[str, ...]
+    builds: Callable[[], TreeBuilds]
+
+
+def _kernels_of(request: BisectRequest, repository: Repository, line: tree.Line) -> _Source:
+    """Kernels of one frozen configuration. `builds` raises KernelBuildError for an end that cannot be configured."""
+    recipe = request.environment.profile.recipe
+    configuration = board_configuration(load_recipe(recipes_folder(), recipe), request.config)
+
+    def builds() -> TreeBuilds:
         compiler = compiler_version()
         ends = [repository.made(commit.id, commit.short) for commit in (line[0], line[-1])]
         with interrupts.interruptible():
@@ -98,25 +134,20 @@ def bisect(request: BisectRequest) -> BisectionState:
             return CommitBuilds(repository, alignment.frozen, request.jobs, recipe, compiler)
 
         plain = CommitBuilds(repository, frozen, request.jobs, recipe, compiler)
-        builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment))
-        _tell_lines(log, builds, line)
-        boots = closing.enter_context(_boots(request, choice))
-        earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
-        search = BisectionSearch(
-            *(log, builds, boots, request.environment.profile.name, builds, request.scan, earlier),
-            ahead=request.boards - 1,
-        )
-        if request.further:
-            search.go_on()
-        state = search.run()
-        if request.index:
-            _keep_culprit(request, state, repository)
-        if request.explained:
-            try:
-                state = profile_pair(log, builds, boots)
-            except FsjouleError as error:  # the answer is there, and stays
-                _log.warning("it cannot be explained: %s", error.what)
-        return state
+        return TreeBuilds(repository, plain, with_alignment)
+
+    return _Source(configuration.fragments, builds)
+
+
+def _loaders_of(request: BisectRequest, repository: Repository) -> _Source:
+    """Boot loaders by the user's command. Raises ConfigError for files that the board's card has no place for."""
+    assert request.loader
+    if request.explained or request.config:
+        option = "--explain" if request.explained else "--config"
+        raise ConfigError(f"{option}: it is for kernels, and --build builds a boot loader", hint=f"leave {option} out")
+    recipe = request.environment.profile.recipe
+    program = loader_program(*request.loader, recipe)
+    return _Source(program.words, lambda: TreeBuilds(repository, LoaderBuilds(repository, program, recipe)))
 
 
 def _boots(request: BisectRequest, choice: RunRequest) -> SpareBoards | Pool:
@@ -211,14 +242,14 @@ def explain_bisection(state: BisectionState) -> tuple[Explanation, ...]:
 
 @dataclass
 class TreeBuilds:
-    """Kernels of a repository's commits. `aligned` makes the builds with forced alignment of functions.
+    """Kernels, or boot loaders, of a repository's commits. `aligned` makes builds with forced alignment of functions.
 
     Builds of both kinds take turns: they would share the processors. `add` tells the lines whose commits are asked for.
     """
 
     repository: Repository
-    plain: CommitBuilds
-    aligned: Callable[[], CommitBuilds]
+    plain: Builds
+    aligned: Callable[[], CommitBuilds] | None = None
     _commits: dict[str, tree.Commit] = field(default_factory=dict[str, tree.Commit], init=False)
     _built: dict[str, BuiltCommit] = field(default_factory=dict[str, BuiltCommit], init=False)
     _builders: dict[bool, Builder] = field(default_factory=dict[bool, Builder], init=False)
@@ -248,7 +279,7 @@ class TreeBuilds:
         return self.add(tree.inside(self.repository, self._commits[before], self._commits[merge]), inside=merge)
 
     def expect(self, wanted: Sequence[WantedKernel]) -> None:
-        for is_aligned in (False, True):
+        for is_aligned in (False, True) if self.aligned else (False,):
             candidates = [self._commit(each) for each in wanted if each.aligned == is_aligned]
             commits = [each for each in candidates if not isinstance(each, Conflict)]
             if commits or is_aligned in self._builders:
@@ -264,6 +295,8 @@ class TreeBuilds:
         commit = self._commit(wanted)
         if isinstance(commit, Conflict):
             return NoKernel(f"git cannot revert {self._commits[wanted.without].short} there: {commit}")
+        if wanted.aligned and self.aligned is None:
+            return NoKernel("only a kernel's configuration aligns functions")
         builder = self._builder(aligned=wanted.aligned)
         outcome = builder.wait(commit, _BUILD_TIMEOUT_S)
         if not isinstance(outcome, BuiltCommit):
@@ -283,13 +316,13 @@ class TreeBuilds:
 
     def _builder(self, *, aligned: bool) -> Builder:
         if aligned not in self._builders:
-            builds = self.aligned() if aligned else self.plain
+            builds = self.aligned() if aligned and self.aligned else self.plain
             self._builders[aligned] = self._open.enter_context(Builder(builds))
         return self._builders[aligned]
 
 
 def _built(outcome: BuiltCommit) -> BuiltKernel:
-    return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)
+    return BuiltKernel(outcome.folder, outcome.image, outcome.seconds)
 
 
 def keep_culprit(

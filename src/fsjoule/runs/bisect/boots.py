@@ -23,6 +23,7 @@ from fsjoule.errors import BoardError, ConfigError, InfrastructureError, Storage
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import drop, places
+from fsjoule.kernels.tree.loader_builds import recipe_in
 from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.metrics import Metric, figure_of, metrics_of, step_in
@@ -80,17 +81,23 @@ class BoardBoots:
         self._open.close()
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
-        """Boot the kernel in a build folder, and measure. `seed` gives the order and all chance.
+        """Boot the kernel in a build folder, or the boot loader there, and measure.
 
-        Raises InfrastructureError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
+        `seed` gives the order and all chance. Raises InfrastructureError if the lab does not do its part, ConfigError
+        if it cannot be put onto a card.
         """
-        request = dataclasses.replace(self.request, kernels=(str(kernel),), seed=seed)
+        loader = recipe_in(kernel)
+        request = dataclasses.replace(
+            self.request, kernels=self.request.kernels if loader else (str(kernel),), seed=seed
+        )
         if profiled:
             request = with_profiles(request, self.environment)
+        recipe = loader or self.environment.profile.recipe
+        self._lab.environment = dataclasses.replace(
+            self.environment, profile=dataclasses.replace(self.environment.profile, recipe=recipe)
+        )
         with interrupts.interruptible():
-            taken = kernels.take_kernels(
-                request.kernels, recipe=self.environment.profile.recipe, modules=modules_of(request.filesystems)
-            )
+            taken = kernels.take_kernels(request.kernels, recipe=recipe, modules=modules_of(request.filesystems))
         plan = plan_run(request, self._lab, self.command, taken=taken)
         entries = selected(plan.plan.entries, self.select, self.metrics)
         plan = plan.selecting(entry.number for entry in entries)

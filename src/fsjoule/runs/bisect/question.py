@@ -38,7 +38,8 @@ class BisectRequest:
     `others` are further boards of the same kind, for when one fails; `boards` is how many in guest time boot at once.
     `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
     bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
-    answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at.
+    answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at. With
+    `loader` the tree is a boot loader's, not a kernel's: a command that builds it, and the files that it makes.
     """
 
     environment: lab.EnvironmentFile
@@ -65,6 +66,7 @@ class BisectRequest:
     boards: int = 1
     explained: bool = False
     index: str | None = None
+    loader: tuple[str, tuple[str, ...]] | None = None
 
 
 def check_environments(request: BisectRequest) -> None:

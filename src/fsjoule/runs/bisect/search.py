@@ -213,7 +213,7 @@ class BisectionSearch:
         if state.booted and waited_s > 1:
             self.log.add(Waited(round(waited_s, 1)))
         if isinstance(built, NoKernel):
-            _log.info("%s has no kernel: %s", kernel.commit[:12], built.why)
+            _log.info("%s is not built: %s", kernel.commit[:12], built.why)
             self.log.add(Skipped(kernel, "build", built.why))
             return None
         if all(each.kernel != kernel for each in state.built):
