@@ -53,7 +53,7 @@ class Unbuildable:
 
 
 BuildOutcome = BuiltCommit | Unbuildable
-FAILURE: Final = TypeAdapter(Unbuildable)
+_FAILURE: Final = TypeAdapter(Unbuildable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class CommitBuilds:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
-        failed = kept(KeptBuild.FAILURE, self._failure_key(commit), FAILURE)
+        failed = kept(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE)
         if failed is not None:
             return failed
         folder = built_folder(commit.content, self._key(commit), self.recipe)

@@ -4,7 +4,8 @@ A built loader is a recipe: the board's, with the files that the command made as
 takes it as it takes any recipe's, and the kernel stays the same.
 
 The tree keeps what earlier builds made, so that `make` compiles only what differs. What a build that was killed left
-is removed, and a build that fails is made again from the bare commit before the commit is blamed.
+is removed, and a build that fails is made again from the bare commit before the commit is blamed. A failure is not
+kept: what the command needs of this machine is not known.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from fsjoule.host.cache.locks import locked
 from fsjoule.host.cache.stages import build_once, cache_key, damage, file_sha256
 from fsjoule.host.json_text import json_text
 from fsjoule.host.process import ExitError, run_watched
-from fsjoule.kernels.build import LOADERS_STAGE, KeptBuild, keep, kept
+from fsjoule.kernels.build import LOADERS_STAGE
 from fsjoule.kernels.compilation import CLEARED, ENVIRONMENT, error_lines, machine_fault
 from fsjoule.kernels.reads import Reads
 from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
 from fsjoule.kernels.source_tree import CHECKOUT_S, Revision, check_out, kernels_cache, own_git
-from fsjoule.kernels.tree.builder import FAILURE, NICE, BuildOutcome, BuiltCommit, Unbuildable
+from fsjoule.kernels.tree.builder import NICE, BuildOutcome, BuiltCommit, Unbuildable
 from fsjoule.kernels.tree.commits import Commit
 from fsjoule.kernels.tree.repository import Repository
 
@@ -100,14 +101,11 @@ class LoaderBuilds:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
-        failed = kept(KeptBuild.FAILURE, self._key(commit), FAILURE)
-        if failed is not None:
-            return failed
         folder = kernels_cache() / LOADERS_STAGE / f"{_name(commit)}-{self._key(commit)}"
         return self._built(folder) if folder.exists() and damage(folder) is None else None
 
     def build(self, commit: Commit) -> BuildOutcome:
-        """Build a commit unless that was done. Raises HostError, and what cancels it. A failure is kept."""
+        """Build a commit unless that was done. Raises HostError, and what cancels it."""
         outcome = self.kept(commit)
         if outcome is not None:
             return outcome
@@ -121,17 +119,14 @@ class LoaderBuilds:
                 lock_timeout_s=_TIMEOUT_S,
             )
         except KernelBuildError as error:
-            failed = Unbuildable(error.reason)
-            keep(KeptBuild.FAILURE, self._key(commit), FAILURE, failed)
-            return failed
+            return Unbuildable(error.reason)
         return self._built(folder)
 
     def _make(self, commit: Commit, folder: Path) -> None:
         started = time.monotonic()
         place = self.repository.scratch.parent
         # Not the tree that kernels are built from beside: this build leaves its files in it.
-        source, marker = place / "loader", place / ".loader-unfinished"
-        log = folder / "build.log"
+        source, marker, log = place / "loader", place / ".loader-unfinished", place / "loader.log"
         revision = Revision(self.repository.scratch / ".git", commit.id, commit.content, commit.short)
         with locked(place / ".lock", f"a boot loader from {self.repository.tree}", _TIMEOUT_S):
             check_out(revision, source)
@@ -143,6 +138,7 @@ class LoaderBuilds:
             made = {piece: source / file for piece, file in self.program.files.items()}
             for piece, file in made.items():
                 shutil.copyfile(file, folder / piece)
+            shutil.copyfile(log, folder / "build.log")
             marker.unlink()
         (folder / _RECIPE).mkdir()
         base = self.recipe if self.recipe in recipe_files(recipes_folder()) else str(Path(self.recipe).resolve())
@@ -181,9 +177,8 @@ class LoaderBuilds:
             lines = log.read_text(errors="replace").splitlines()
             if fault := machine_fault("\n".join(lines), source, log.parent):
                 raise fault from error
-            errors = error_lines(lines) or lines[-1:] or ["the command failed and said nothing"]
-            told = "\n".join(errors[-12:])
-            raise KernelBuildError(f"the boot loader does not build:\n{told}", reason=errors[0].strip()) from error
+            reason = f"{_first_cause(lines)} ({log})"
+            raise KernelBuildError(f"the boot loader does not build: {reason}", reason=reason) from error
         if lacking := [file for file in self.program.files.values() if not (source / file).is_file()]:
             raise KernelBuildError(f"the command makes no {', '.join(lacking)}")
 
@@ -202,6 +197,15 @@ class LoaderBuilds:
             "recipe": self.recipe,
         }
         return cache_key(inputs)
+
+
+def _first_cause(lines: Sequence[str]) -> str:
+    """The first error of a build's log. What make says of it comes behind what the program itself has said."""
+    errors = error_lines(lines)
+    if not errors:
+        return (lines or ["the command failed and said nothing"])[-1].strip()
+    first = lines.index(errors[0])
+    return lines[first - 1 if "***" in errors[0] and first else first].strip()
 
 
 def _name(commit: Commit) -> str:
