@@ -96,7 +96,7 @@ class CommitBuilds:
             )
         except KernelBuildError as error:
             failed = Unbuildable(error.reason)
-            keep(KeptBuild.FAILURE, self._failure_key(commit), FAILURE, failed)
+            keep(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE, failed)
             return failed
         return self._built(folder)
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -170,7 +172,7 @@ class LoaderBuilds:
                 timeout_s=_TIMEOUT_S,
                 how_far=lambda: f"boot loader: building {commit.short}",
                 cwd=source,
-                env={**dict.fromkeys(CLEARED, ""), **ENVIRONMENT},
+                env={**dict.fromkeys(CLEARED, ""), **ENVIRONMENT, **_own_programs()},
                 nice=NICE,
             )
         except ExitError as error:
@@ -197,6 +199,14 @@ class LoaderBuilds:
             "recipe": self.recipe,
         }
         return cache_key(inputs)
+
+
+def _own_programs() -> dict[str, str]:
+    """Without the programs of our own virtual environment: the Python in it lacks what builds of others need."""
+    if sys.prefix == sys.base_prefix:
+        return {}
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return {"PATH": os.pathsep.join(each for each in folders if Path(each) != Path(sys.prefix) / "bin")}
 
 
 def _first_cause(lines: Sequence[str]) -> str:
