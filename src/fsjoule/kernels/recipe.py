@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -388,7 +387,7 @@ def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
     layers = [_Layer(text, file, parse_toml(text, file))]
     while "base" in layers[-1].document:
         last = layers[-1]
-        base = _base_file(last.document.pop("base"), last, {layer.file.stem for layer in layers})
+        base = _base_file(last.document.pop("base"), last, [layer.file for layer in layers])
         base_text = base.read_text(encoding="utf-8")
         layers.append(_Layer(base_text, base, parse_toml(base_text, base)))
     merged: dict[str, Any] = {}
@@ -414,17 +413,17 @@ class _Layer:
     document: dict[str, Any]
 
 
-def _base_file(base: object, layer: _Layer, used: AbstractSet[str]) -> Path:
+def _base_file(base: object, layer: _Layer, used: Sequence[Path]) -> Path:
     folder = layer.file.parent
     own = Path(str(base))
-    if own.is_absolute() and own.suffix == ".toml" and own.is_file():
+    if own.is_absolute() and own.suffix == ".toml" and own.is_file() and own not in used:
         return own
     if folder.name in (_BASES, BOARDS):
         folder = folder.parent
     if not (folder / _BASES).is_dir():
         folder = recipes_folder()  # a recipe outside the checkout
     files = {**recipe_files(folder), **{path.stem: path for path in folder.glob(f"{_BASES}/*.toml")}}
-    choices = sorted(files.keys() - used)
+    choices = sorted(files.keys() - {file.stem for file in used})
     if base not in choices:
         raise ConfigError(
             f"there is no base recipe {base!r}",

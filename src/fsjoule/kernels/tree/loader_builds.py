@@ -136,6 +136,7 @@ class LoaderBuilds:
                 _log.info("boot loader: removing the files of an interrupted build")
                 _clean(source)
             marker.touch()
+            log.unlink(missing_ok=True)
             self._run_twice(commit, source, log)
             made = {piece: source / file for piece, file in self.program.files.items()}
             for piece, file in made.items():
@@ -143,8 +144,7 @@ class LoaderBuilds:
             shutil.copyfile(log, folder / "build.log")
             marker.unlink()
         (folder / _RECIPE).mkdir()
-        base = self.recipe if self.recipe in recipe_files(recipes_folder()) else str(Path(self.recipe).resolve())
-        text = f'base = "{base}"\n' + "".join(
+        text = f'base = "{self._base}"\n' + "".join(
             f'\n[boot_loader.pieces.{piece}]\npackage = ""\nfile = "../{piece}"\n' for piece in made
         )
         (folder / _RECIPE / f"{Path(self.recipe).stem}.toml").write_text(text)
@@ -196,17 +196,24 @@ class LoaderBuilds:
             "tree": commit.content,
             "program": self.program.words,
             "environment": ENVIRONMENT,
-            "recipe": self.recipe,
+            "recipe": str(self._base),
         }
         return cache_key(inputs)
 
+    @property
+    def _base(self) -> Path:
+        return recipe_files(recipes_folder()).get(self.recipe, Path(self.recipe)).resolve()
+
 
 def _own_programs() -> dict[str, str]:
-    """Without the programs of our own virtual environment: the Python in it lacks what builds of others need."""
-    if sys.prefix == sys.base_prefix:
-        return {}
+    """Without those of a virtual environment: the Python in it lacks what builds of others need."""
+    own = [
+        Path(each) / "bin"
+        for each in (sys.prefix, os.environ.get("VIRTUAL_ENV"))
+        if each not in (None, sys.base_prefix)
+    ]
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return {"PATH": os.pathsep.join(each for each in folders if Path(each) != Path(sys.prefix) / "bin")}
+    return {"PATH": os.pathsep.join(each for each in folders if Path(each) not in own)}
 
 
 def _first_cause(lines: Sequence[str]) -> str:
