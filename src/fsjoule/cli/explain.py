@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,53 +10,35 @@ from typing import TYPE_CHECKING
 import typer
 
 from fsjoule.cli.common import (
-    All,
-    Filesystems,
-    Json,
-    Select,
-    Wide,
     check_whole,
-    joined,
     out,
     print_json,
     progress,
     refuse,
     write_text,
 )
-from fsjoule.cli.options import argument, file_option, with_options
+from fsjoule.cli.options import FreshOptions, InsightOptions, argument, file_option, fresh_choice, with_options
 from fsjoule.errors import ConfigError, FsjouleError
-from fsjoule.runs.options import DEFAULT_RESULTS, DEFAULT_SUITE, BenchOptions, PlaceOptions, given_options, option
+from fsjoule.runs.options import given_options, option
 from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
-    from fsjoule.store.reader import LoadedRun
     from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ExplainBenchOptions(PlaceOptions):
-    """What only an explanation that measures takes."""
-
-    suite: str | None = option("NAME", f"Suite (measured: {DEFAULT_SUITE}).")
+class _ExplainBenchOptions(FreshOptions):
     repeat: int | None = option("N", "Boots of each kernel (else 1).")
-    seed: int | None = option("", "Seed of the boots and all random choices (else a new one).")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(_ExplainBenchOptions):
+class ExplainOptions(_ExplainBenchOptions, InsightOptions):
     baseline: str = argument("A", "Kernel that is compared with.", ...)
     candidate: str = argument("B", "Kernel whose figure is another.", ...)
-    lg_env: Path | None = option("FILE", "Measure now, on this board (exact in guest time).")
     within: str | None = option("RUN", "Read the profiles that this run has kept (default: the newest).")
-    fs: Filesystems = None
-    select: Select = None
-    results: Path = option("DIR", "Where the run folder goes.", Path(DEFAULT_RESULTS))
     index: str | None = option("URL", "Keep in this index that the changes are explained.", envvar=VARIABLE)
-    everything: All = False
-    wide: Wide = False
-    json_output: Json = False
     svg: Path | None = file_option("Write a picture there.")
     folded: Path | None = file_option("Write folded stacks there, for flamegraph.pl.")
 
@@ -98,7 +78,11 @@ def explain(asked: ExplainOptions) -> None:
             names = named_filesystems(asked.fs, lenient=True)
             found = explain_run(loaded, *kernels, filesystems=names, select=asked.select)
     else:
-        loaded, found = _measured(asked, asked.lg_env)
+        from fsjoule.runs.explain import explain_measured
+
+        pair, repeat = (asked.baseline, asked.candidate), 1 if asked.repeat is None else asked.repeat
+        choice, environment, again = fresh_choice(asked, pair, repeat=repeat)
+        loaded, found = explain_measured(choice, environment, command=again)
         kernels = (loaded.run.plan.kernels[0], loaded.run.plan.kernels[1])
     _show(found, loaded.path, asked)
     _write_files(found, asked.svg, asked.folded)
@@ -113,25 +97,6 @@ def explain(asked: ExplainOptions) -> None:
         except FsjouleError as error:  # the explanation is there, and stays
             progress(f"warning: the index does not know of it: {error.what}")
     check_whole(loaded)
-
-
-def _measured(asked: ExplainOptions, lg_env: Path) -> tuple[LoadedRun, tuple[Explanation, ...]]:
-    """A run of both kernels, with profiles, and what they explain."""
-    from fsjoule.lab import read_environment
-    from fsjoule.runs.explain import explain_measured
-    from fsjoule.runs.request import choose
-
-    environment = read_environment(lg_env, asked.place_request())
-    options = BenchOptions(
-        suite=asked.suite,
-        fs=joined(asked.fs),
-        repeat=1 if asked.repeat is None else asked.repeat,
-        results=asked.results,
-        seed=secrets.randbits(32) if asked.seed is None else asked.seed,
-    )
-    choice = choose(options, environment, pair=(asked.baseline, asked.candidate), select=asked.select)
-    again = ("fsjoule", *sys.argv[1:], *([] if asked.seed is not None else ["--seed", str(options.seed)]))
-    return explain_measured(choice, environment, command=again)
 
 
 def found_or_warned(find: Callable[[], tuple[Explanation, ...]]) -> tuple[Explanation, ...]:

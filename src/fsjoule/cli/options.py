@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import inspect
+import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
-from fsjoule.cli.common import All, Json, PairedBoards, Wide, declared, output_file, output_folder
+from fsjoule.cli.common import (
+    All,
+    Filesystems,
+    Json,
+    PairedBoards,
+    Select,
+    Wide,
+    declared,
+    joined,
+    output_file,
+    output_folder,
+)
 from fsjoule.cli.outputs import Format
-from fsjoule.runs.options import Option, PlaceOptions, option, rows
+from fsjoule.runs.options import DEFAULT_RESULTS, DEFAULT_SUITE, BenchOptions, Option, PlaceOptions, option, rows
+
+if TYPE_CHECKING:
+    from fsjoule.lab import EnvironmentFile
+    from fsjoule.runs.request import RunRequest
 
 
 def with_options(run: Callable[..., None]) -> Callable[..., None]:
@@ -64,6 +81,47 @@ class AnswerOptions:
     wide: Wide = False
     form: Format = None
     json_output: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreshOptions(PlaceOptions):
+    """What only a command takes that measures now, and reads nothing."""
+
+    suite: str | None = option("NAME", f"Suite (measured: {DEFAULT_SUITE}).")
+    seed: int | None = option("", "Seed of the boot and all random choices (else a new one).")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsightOptions(FreshOptions):
+    """What a command takes that looks into measurements: of a run, or, on a board, of a fresh one."""
+
+    lg_env: Path | None = option("FILE", "Measure now, on this board (exact in guest time).")
+    fs: Filesystems = None
+    select: Select = None
+    results: Path = option("DIR", "Where the run folder goes.", Path(DEFAULT_RESULTS))
+    everything: All = False
+    wide: Wide = False
+    json_output: Json = False
+
+
+def fresh_choice(
+    asked: InsightOptions,
+    pair: tuple[str, str] | None = None,
+    **more: Any,  # noqa: ANN401 - of any type
+) -> tuple[RunRequest, EnvironmentFile, tuple[str, ...]]:
+    """The run that is measured now, its board, and the command that measures it again.
+
+    `more` are further options of `fsjoule bench`.
+    """
+    from fsjoule.lab import read_environment
+    from fsjoule.runs.request import choose
+
+    assert asked.lg_env is not None
+    environment = read_environment(asked.lg_env, asked.place_request())
+    seed = secrets.randbits(32) if asked.seed is None else asked.seed
+    options = BenchOptions(suite=asked.suite, fs=joined(asked.fs), results=asked.results, seed=seed, **more)
+    again = ("fsjoule", *sys.argv[1:], *([] if asked.seed is not None else ["--seed", str(seed)]))
+    return choose(options, environment, pair=pair, select=asked.select), environment, again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,50 +11,32 @@ from typing import TYPE_CHECKING
 import typer
 
 from fsjoule.cli.common import (
-    All,
-    Filesystems,
-    Json,
-    Select,
-    Wide,
-    joined,
     out,
     print_json,
     progress,
     refuse,
     write_text,
 )
-from fsjoule.cli.options import argument, file_option, with_options
+from fsjoule.cli.options import FreshOptions, InsightOptions, argument, file_option, fresh_choice, with_options
 from fsjoule.errors import ConfigError
 from fsjoule.host.extras import PAGES, need
-from fsjoule.runs.options import DEFAULT_RESULTS, DEFAULT_SUITE, BenchOptions, PlaceOptions, given_options, option
+from fsjoule.runs.options import given_options, option
 
 if TYPE_CHECKING:
     from fsjoule.report.timeline import TimelineView
-    from fsjoule.store.reader import LoadedRun
 
 app = typer.Typer()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _MeasuringOptions(PlaceOptions):
-    """What only a timeline that is measured takes."""
-
+class _MeasuringOptions(FreshOptions):
     kernel: str | None = option("NAME", "Kernel to boot.")
-    suite: str | None = option("NAME", f"Suite (measured: {DEFAULT_SUITE}).")
     storage: str | None = option("NAME", "Storage device of the board (else the suite's).")
-    seed: int | None = option("", "Seed of the boot and all random choices (else a new one).")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineOptions(_MeasuringOptions):
+class TimelineOptions(_MeasuringOptions, InsightOptions):
     run: str | None = argument("RUN", "Run whose events are read (default: the newest).", None)
-    lg_env: Path | None = option("FILE", "Measure now, on this board.")
-    fs: Filesystems = None
-    select: Select = None
-    results: Path = option("DIR", "Where the run folder goes.", Path(DEFAULT_RESULTS))
-    everything: All = False
-    wide: Wide = False
-    json_output: Json = False
     page: Path | None = file_option("Write a page there.")
     perfetto: Path | None = file_option("Write a trace there, for ui.perfetto.dev.")
 
@@ -88,28 +68,11 @@ def timeline(asked: TimelineOptions) -> None:
         names = named_filesystems(asked.fs, lenient=True)
         found = read_timelines(loaded, filesystems=names, select=asked.select)
     else:
-        loaded, found = _measured(asked, asked.lg_env)
+        from fsjoule.runs.timeline import measure_timelines
+
+        choice, environment, again = fresh_choice(asked, kernel=asked.kernel, storage=asked.storage, repeat=1)
+        loaded, found = measure_timelines(choice, environment, command=again)
     _show(found, loaded.path, asked)
-
-
-def _measured(asked: TimelineOptions, lg_env: Path) -> tuple[LoadedRun, tuple[TimelineView, ...]]:
-    from fsjoule.lab import read_environment
-    from fsjoule.runs.request import choose
-    from fsjoule.runs.timeline import measure_timelines
-
-    environment = read_environment(lg_env, asked.place_request())
-    options = BenchOptions(
-        suite=asked.suite,
-        fs=joined(asked.fs),
-        kernel=asked.kernel,
-        storage=asked.storage,
-        repeat=1,
-        results=asked.results,
-        seed=secrets.randbits(32) if asked.seed is None else asked.seed,
-    )
-    choice = choose(options, environment, select=asked.select)
-    again = ("fsjoule", *sys.argv[1:], *([] if asked.seed is not None else ["--seed", str(options.seed)]))
-    return measure_timelines(choice, environment, command=again)
 
 
 def _show(found: tuple[TimelineView, ...], folder: Path, asked: TimelineOptions) -> None:
