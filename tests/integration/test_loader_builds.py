@@ -8,6 +8,7 @@ import pytest
 from kernel_trees import commit, git
 
 from fsjoule.errors import ConfigError, HostError
+from fsjoule.images.boot_loader import boot_loader
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree.builder import BuildOutcome, BuiltCommit, Unbuildable
 from fsjoule.kernels.tree.commits import Conflict, Line, find_line, without_commit
@@ -15,7 +16,7 @@ from fsjoule.kernels.tree.loader_builds import LoaderBuilds, loader_program, rec
 from fsjoule.kernels.tree.repository import open_repository
 
 BOARD = "orangepi"
-COMMAND = r"test ! -e left; touch left; grep -q fine source; cat source > spl; rm left"
+COMMAND = r"test ! -e left; touch left; grep -q fine source; { printf '\0\0\0\0eGON.BT0'; cat source; } > spl; rm left"
 
 
 @pytest.fixture
@@ -69,8 +70,9 @@ def test_a_built_loader_is_a_recipe_of_the_board(tree: Path) -> None:
     assert name is not None
     recipe, board = load_recipe(recipes_folder(), name), load_recipe(recipes_folder(), BOARD)
     assert recipe.model_copy(update={"file": board.file, "boot_loader": board.boot_loader}) == board
-    assert recipe.path_of(recipe.boot_loader.pieces["spl"].file).read_bytes() == b"fine\n"
-    assert recipe.boot_loader.pieces["spl"].sector == board.boot_loader.pieces["spl"].sector
+    [piece] = boot_loader(recipe).files
+    assert piece.content == b"\0\0\0\0eGON.BT0fine\n"
+    assert piece.piece.sector == board.boot_loader.pieces["spl"].sector
     assert recipe_in(tree) is None
 
 
