@@ -38,10 +38,9 @@ class BisectOptions(BoardsOptions, AnswerOptions):
         "FILE", "Measure on this board (default: in guest time); repeated: on the next one if it fails."
     )
     tree: Path | None = option("PATH", "The kernel's git repository (default: the one here); nothing in it changes.")
-    build: str | None = option("COMMAND", "The tree is a boot loader's, and this command builds it; with --loader.")
-    loader: list[str] | None = option(
-        "[PIECE=]FILE", "What --build makes: this piece of the recipe's boot loader; may be repeated."
-    )
+    build: str = option("COMMAND", "The tree is another program's, and this command builds it.", "")
+    loader: list[str] | None = option("[PIECE=]FILE", "--build makes this piece of the boot loader; may be repeated.")
+    install: list[str] | None = option("PATH=FILE", "--build makes this file of the root; may be repeated.")
     good: list[str] | None = option("REV", "A revision without the loss; may be repeated.")
     bad: list[str] | None = option("REV", "A revision with it (default: HEAD); may be repeated.")
     fs: Filesystems = None
@@ -85,8 +84,8 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
     shown = outputs(asked.form, printed={"json": asked.json_output}, files={"markdown": asked.markdown})
     from fsjoule.kernels.source_tree import tree_here
 
-    if asked.loader and not asked.build:
-        raise ConfigError("--loader needs --build: the command that makes it", hint="docs/bisect.md has an example")
+    if (asked.loader or asked.install) and not asked.build:
+        raise ConfigError("--loader and --install need --build: the command that makes them", hint="docs/bisect.md")
     tree = asked.tree or (None if asked.build else tree_here())
     here = "" if asked.build else " (this folder is in no kernel's repository)"
     missing = {f"--tree{here}": tree, "--good REV": asked.good}
@@ -126,7 +125,9 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
             scan=_at_least(asked.scan, "--scan", 0),
             explained=asked.explain,
             jobs=_at_least(asked.jobs, "--jobs", 1),
-            loader=(asked.build, tuple(asked.loader or ())) if asked.build else None,
+            build=asked.build,
+            loader=tuple(asked.loader or ()),
+            install=tuple(asked.install or ()),
         )
     )
     shown.show(BisectionView(state, partial(_why, state), asked.everything, asked.wide), answers=True)

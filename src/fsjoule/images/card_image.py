@@ -31,6 +31,7 @@ from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.partition import partition_key, root_partition
 from fsjoule.images.read_only import root_modules
 from fsjoule.images.steady import steady_environment
+from fsjoule.images.userland import own_files
 from fsjoule.images.userland import userland as userland_stage
 from fsjoule.kernels import sources
 from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
@@ -142,7 +143,8 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
     )
     files = userland_stage(chosen)
     name = f"{chosen.name}-{taken.short_name}-{file_name(kind.name)}"
-    more = slots.slot_files(chosen, kernel_files, files, loader, root_filesystem, init=init)
+    slot = slots.slot_files(chosen, kernel_files, files, loader, root_filesystem, init=init)
+    more = {**own_files(chosen), **slot}
     root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill, more=more)
     inputs: dict[str, object] = {
         "version": STAGE_VERSION,

@@ -44,6 +44,7 @@ _log: Final = logging.getLogger(__name__)
 STAGE_VERSION: Final = 7
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
+_PROGRAMS: Final = (b"\x7fELF", b"#!")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
 _TIMEOUT_S: Final = 300.0
 # Equal files, times and options give an equal image, byte for byte: its layout must not change the figures.
@@ -63,7 +64,7 @@ def partition_key(
 ) -> str:
     """Digest of everything that goes into a root partition. `fill` is the board's program that fills it.
 
-    `more` are files of a slot, by their paths.
+    `more` are files of a slot and the recipe's own, by their paths.
     """
     kind = recipe.filesystem(filesystem)
     inputs: dict[str, object] = {
@@ -155,6 +156,7 @@ def _collect(
     (tree / "etc" / "hostname").write_text(recipe.hostname + "\n")
     _set_mode(tree / "etc" / "hostname")
     _link(tree / "etc" / "mtab", "/proc/self/mounts")
+    clear_links(tree, tuple(more))
     _add_files(tree, more)
     own = BUSYBOX if recipe.userland.archive else None
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
@@ -174,9 +176,12 @@ def _collect(
 
 def _add_files(tree: Path, files: Mapping[str, bytes]) -> None:
     for path, content in files.items():
+        if not (tree / path).parent.resolve().is_relative_to(tree.resolve()):
+            raise ConfigError(f"/{path} cannot be written: a link of the root leads its folder elsewhere")
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).unlink(missing_ok=True)
         (tree / path).write_bytes(content)
-        (tree / path).chmod(0o644)
+        (tree / path).chmod(0o755 if content.startswith(_PROGRAMS) else 0o644)
 
 
 def _link(path: Path, target: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.apt import debian_archive, unpack_packages
 from fsjoule.host.cache.stages import build_once, cache_key, entry_digest
@@ -62,6 +63,15 @@ def userland(recipe: Recipe) -> Userland:
     )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
+
+
+def own_files(recipe: Recipe) -> dict[str, bytes]:
+    """The user's files for the root, by their paths below it. Raises ConfigError for one that cannot be read."""
+    try:
+        return {path.lstrip("/"): recipe.path_of(file).read_bytes() for path, file in recipe.userland.files.items()}
+    except OSError as error:
+        what = f"{recipe.file}: a file of userland.files cannot be read: {error.filename}: {error.strerror}"
+        raise ConfigError(what, hint="build or copy it; docs/images.md explains [userland]") from error
 
 
 def _from_archive(recipe: Recipe) -> Userland:

@@ -42,7 +42,7 @@ STAGE_VERSION: Final = 2
 
 _log: Final = logging.getLogger(__name__)
 _STAGE: Final = "built"
-LOADERS_STAGE: Final = "loaders"  # of `tree.loader_builds`
+PROGRAMS_STAGE: Final = "programs"  # of `tree.program_builds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
 
 def clean_kernels() -> int:
     """Remove all built kernels and their build folders. Returns the freed bytes."""
-    freed = clean(cached(kernels_cache(), (_STAGE, LOADERS_STAGE)))
+    freed = clean(cached(kernels_cache(), (_STAGE, PROGRAMS_STAGE)))
     for place in sorted((kernels_cache() / "trees").glob("*")):
         with locked(place / ".lock", f"a kernel in {place.name}", timeout_s=5.0):
             size = size_mib(place)

@@ -130,13 +130,18 @@ class Modules(_Table):
     dkms: dict[Annotated[Name, AfterValidator(_built_name)], Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
+PATH_ON_ROOT: Final = r"^(/[A-Za-z0-9][\w.+-]*)+$"
+OnRoot = Annotated[str, StringConstraints(pattern=PATH_ON_ROOT)]
+
+
 class UserlandSettings(_Table):
     """The root's files: Debian packages, or the `archive` of another distribution's root filesystem.
 
     `packages` are those beside the filesystems'; `more_packages` come on top, so that a recipe need not repeat those of
     its base.
     `remove` are paths (globs) to delete, but for those in `keep`; `applets` are links to busybox to add.
-    `suites` has filesystems' packages that `suite` lacks, with the suites that they are taken from.
+    `suites` has filesystems' packages that `suite` lacks, with the suites that they are taken from. `files` are the
+    user's own, by their paths on the root: beside the recipe, below the recipes' folder or anywhere.
     """
 
     suite: Name
@@ -148,6 +153,7 @@ class UserlandSettings(_Table):
     keep: Words = ()
     applets: Words = ()
     suites: dict[Name, Name] = {}
+    files: dict[OnRoot, Annotated[str, StringConstraints(pattern=r"^\S+$")]] = {}
 
     @property
     def removed(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ May call: the rest of `kernels`, `host`, `model`, `errors`.
 - `commits`: the commits from good to bad as a line of positions, the line inside of a merge, the tip without a commit,
   and commits that nobody wrote.
 - `frozen`: the configuration of all commits, and one with aligned functions.
-- `loader_builds`: boot loaders instead of kernels, by a command of the user's.
+- `program_builds`: a boot loader or a program of the root instead of a kernel, by a command of the user's.
 - `builder`: builds in the background, the most urgent first; a commit's kernel, or why it has none, is kept.
 - `pools`: which files each step changes; positions with the same kernel, as builds show or forecast.
 """

@@ -37,7 +37,7 @@ NICE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class BuiltCommit:
-    """A kernel or boot loader: its folder, a digest of what comes onto the card, what its build read, its seconds."""
+    """A kernel or program: its folder, a digest of what comes onto the card, what its build read, its seconds."""
 
     folder: Path
     image: str

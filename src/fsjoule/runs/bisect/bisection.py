@@ -23,8 +23,8 @@ from fsjoule.kernels.tree import commits as tree
 from fsjoule.kernels.tree.builder import Builder, Builds, BuiltCommit, CommitBuilds
 from fsjoule.kernels.tree.commits import Conflict
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
-from fsjoule.kernels.tree.loader_builds import LoaderBuilds, loader_program
 from fsjoule.kernels.tree.pools import changes_of, pools_of
+from fsjoule.kernels.tree.program_builds import ProgramBuilds, program_of
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
@@ -74,10 +74,10 @@ def bisect(request: BisectRequest) -> BisectionState:
     cannot be configured; LabError if the lab or this machine does not do its part.
     """
     check_environments(request)
-    repository = open_repository(request.tree, kernel=request.loader is None)
+    repository = open_repository(request.tree, kernel=not request.build)
     line = tree.find_line(repository, request.good, request.bad)
     choice = choice_of(request)
-    source = _kernels_of(request, repository, line) if request.loader is None else _loaders_of(request, repository)
+    source = _programs_of(request, repository) if request.build else _kernels_of(request, repository, line)
     asked = asked_of(request, choice, repository, source.config)
     for folder, option in ((request.results, "--results"), (request.state, "--state")):
         check_writable(folder, option)
@@ -88,7 +88,7 @@ def bisect(request: BisectRequest) -> BisectionState:
         _tell_lines(log, builds, line)
         boots = closing.enter_context(_boots(request, choice))
         # Earlier runs are known by their kernels.
-        known = request.index if request.loader is None else None
+        known = None if request.build else request.index
         earlier = EarlierRuns(known, choice.suite.name, choice.filesystems) if known else None
         search = BisectionSearch(
             *(log, builds, boots, request.environment.profile.name, builds, request.scan, earlier),
@@ -139,15 +139,16 @@ def _kernels_of(request: BisectRequest, repository: Repository, line: tree.Line)
     return _Source(configuration.fragments, builds)
 
 
-def _loaders_of(request: BisectRequest, repository: Repository) -> _Source:
-    """Boot loaders by the user's command. Raises ConfigError for files that the board's card has no place for."""
-    assert request.loader
+def _programs_of(request: BisectRequest, repository: Repository) -> _Source:
+    """Programs by the user's command. Raises ConfigError for files that the board's card has no place for."""
     if request.explained or request.config:
         option = "--explain" if request.explained else "--config"
-        raise ConfigError(f"{option}: it is for kernels, and --build builds a boot loader", hint=f"leave {option} out")
+        raise ConfigError(
+            f"{option}: it is for kernels, and --build builds another program", hint=f"leave {option} out"
+        )
     recipe = request.environment.profile.recipe
-    program = loader_program(*request.loader, recipe)
-    return _Source(program.words, lambda: TreeBuilds(repository, LoaderBuilds(repository, program, recipe)))
+    program = program_of(request.build, request.loader, request.install, recipe)
+    return _Source(program.words, lambda: TreeBuilds(repository, ProgramBuilds(repository, program, recipe)))
 
 
 def _boots(request: BisectRequest, choice: RunRequest) -> SpareBoards | Pool:
@@ -242,7 +243,7 @@ def explain_bisection(state: BisectionState) -> tuple[Explanation, ...]:
 
 @dataclass
 class TreeBuilds:
-    """Kernels, or boot loaders, of a repository's commits. `aligned` makes builds with forced alignment of functions.
+    """Kernels, or other programs, of a repository's commits. `aligned` makes builds with forced alignment of functions.
 
     Builds of both kinds take turns: they would share the processors. `add` tells the lines whose commits are asked for.
     """

@@ -23,7 +23,7 @@ from fsjoule.errors import BoardError, ConfigError, InfrastructureError, Storage
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import drop, places
-from fsjoule.kernels.tree.loader_builds import recipe_in
+from fsjoule.kernels.tree.program_builds import recipe_in
 from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.metrics import Metric, figure_of, metrics_of, step_in
@@ -81,18 +81,18 @@ class BoardBoots:
         self._open.close()
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
-        """Boot the kernel in a build folder, or the boot loader there, and measure.
+        """Boot the kernel in a build folder, or with the program there, and measure.
 
         `seed` gives the order and all chance. Raises InfrastructureError if the lab does not do its part, ConfigError
         if it cannot be put onto a card.
         """
-        loader = recipe_in(kernel)
+        program = recipe_in(kernel)
         request = dataclasses.replace(
-            self.request, kernels=self.request.kernels if loader else (str(kernel),), seed=seed
+            self.request, kernels=self.request.kernels if program else (str(kernel),), seed=seed
         )
         if profiled:
             request = with_profiles(request, self.environment)
-        recipe = loader or self.environment.profile.recipe
+        recipe = program or self.environment.profile.recipe
         self._lab.environment = dataclasses.replace(
             self.environment, profile=dataclasses.replace(self.environment.profile, recipe=recipe)
         )

@@ -39,7 +39,8 @@ class BisectRequest:
     `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
     bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
     answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at. With
-    `loader` the tree is a boot loader's, not a kernel's: a command that builds it, and the files that it makes.
+    `build` the tree is another program's than the kernel's: a command, and what of the files that it makes is a piece
+    of the boot loader (`loader`), or goes onto the root (`install`).
     """
 
     environment: lab.EnvironmentFile
@@ -66,7 +67,9 @@ class BisectRequest:
     boards: int = 1
     explained: bool = False
     index: str | None = None
-    loader: tuple[str, tuple[str, ...]] | None = None
+    build: str = ""
+    loader: tuple[str, ...] = ()
+    install: tuple[str, ...] = ()
 
 
 def check_environments(request: BisectRequest) -> None:

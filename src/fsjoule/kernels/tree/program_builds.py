@@ -1,7 +1,7 @@
-"""Boot loaders of commits, each built by a command of the user's in our own tree, for a bisection of their history.
+"""Programs of commits, each built by a command of the user's in our own tree, for a bisection of their history.
 
-A built loader is a recipe: the board's, with the files that the command made as pieces of its boot loader. So a card
-takes it as it takes any recipe's, and the kernel stays the same.
+A built program is a recipe: the board's, with the files that the command made as pieces of its boot loader, or on its
+root. So a card takes it as it takes any recipe's, and the kernel stays the same.
 
 The tree keeps what earlier builds made, so that `make` compiles only what differs. What a build that was killed left
 is removed, and a build that fails is made again from the bare commit before the commit is blamed. A failure is not
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 import time
@@ -28,11 +29,11 @@ from fsjoule.host.cache.locks import locked
 from fsjoule.host.cache.stages import build_once, cache_key, damage, file_sha256
 from fsjoule.host.json_text import json_text
 from fsjoule.host.process import ExitError, run_watched
-from fsjoule.kernels.build import LOADERS_STAGE
+from fsjoule.kernels.build import PROGRAMS_STAGE
 from fsjoule.kernels.compilation import CLEARED, ENVIRONMENT, error_lines, machine_fault
 from fsjoule.kernels.reads import Reads
-from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
-from fsjoule.kernels.source_tree import CHECKOUT_S, Revision, check_out, kernels_cache, own_git
+from fsjoule.kernels.recipe import PATH_ON_ROOT, load_recipe, recipe_files, recipes_folder
+from fsjoule.kernels.source_tree import CHECKOUT_S, Revision, check_out, files_of, kernels_cache, own_git
 from fsjoule.kernels.tree.builder import NICE, BuildOutcome, BuiltCommit, Unbuildable
 from fsjoule.kernels.tree.commits import Commit
 from fsjoule.kernels.tree.repository import Repository
@@ -45,65 +46,101 @@ _RECIPE: Final = "recipe"
 _NOTES: Final = "seconds.json"
 _SECONDS: Final = TypeAdapter(float)
 _TIMEOUT_S: Final = 3600.0
-# Nothing is known of what the command reads: every change may make another loader.
+_ON_ROOT: Final = re.compile(PATH_ON_ROOT)
+# Nothing is known of what the command reads: every change may make another program.
 _UNKNOWN: Final = Reads(frozenset(), frozenset(), everything=True)
 
 
 @dataclass(frozen=True, slots=True)
-class LoaderProgram:
-    """`command` makes a boot loader in its tree; `files` are what it makes, by piece of the recipe's boot loader."""
+class Program:
+    """`command` makes files in its tree, by their paths there.
+
+    `pieces` has those that are pieces of the recipe's boot loader, `installed` those of the root, by their paths on it.
+    """
 
     command: str
-    files: Mapping[str, str]
+    pieces: Mapping[str, str]
+    installed: Mapping[str, str]
 
     @property
     def words(self) -> tuple[str, ...]:
         """As the user gave it."""
-        return (f"--build {self.command}", *(f"--loader {piece}={file}" for piece, file in sorted(self.files.items())))
+        pieces = (f"--loader {piece}={file}" for piece, file in sorted(self.pieces.items()))
+        installed = (f"--install {path}={file}" for path, file in sorted(self.installed.items()))
+        return (f"--build {self.command}", *pieces, *installed)
 
+    @property
+    def made(self) -> dict[str, str]:
+        """All files that the command makes, by their paths beside the recipe."""
+        pieces = {f"loader/{piece}": file for piece, file in self.pieces.items()}
+        return pieces | {f"root{path}": file for path, file in self.installed.items()}
 
-def loader_program(command: str, files: Sequence[str], recipe: str) -> LoaderProgram:
-    """The program of `--build COMMAND --loader [PIECE=]FILE`. Raises ConfigError for pieces that the recipe has not."""
-    pieces = load_recipe(recipes_folder(), recipe).boot_loader.pieces
-    if not pieces:
-        raise ConfigError(
-            f"--build: cards of the recipe {recipe} have no boot loader",
-            hint="choose a board with [boot_loader] in its recipe (docs/images.md)",
+    def recipe(self, base: Path) -> str:
+        """The board's recipe with these files, in a file two folders below them."""
+        pieces = (
+            f'\n[boot_loader.pieces.{piece}]\npackage = ""\nfile = "../loader/{piece}"\n' for piece in self.pieces
         )
-    made: dict[str, str] = {}
-    for each in files:
+        installed = (f'"{path}" = "../root{path}"\n' for path in self.installed)
+        files = f"\n[userland.files]\n{''.join(installed)}" if self.installed else ""
+        return f'base = "{base}"\n{"".join(pieces)}{files}'
+
+
+def program_of(command: str, loader: Sequence[str], install: Sequence[str], recipe: str) -> Program:
+    """The program of `--build COMMAND`, of which `--loader [PIECE=]FILE` and `--install PATH=FILE` are made.
+
+    Raises ConfigError for what cards of the recipe have no place for.
+    """
+    known = load_recipe(recipes_folder(), recipe)
+    pieces: dict[str, str] = {}
+    installed: dict[str, str] = {}
+    for each in loader:
+        if not known.boot_loader.pieces:
+            raise ConfigError(
+                f"--loader {each}: cards of the recipe {recipe} have no boot loader",
+                hint="choose a board with [boot_loader] in its recipe (docs/images.md)",
+            )
         piece, _, file = each.rpartition("=")
-        if not piece and len(pieces) > 1:
-            raise ConfigError(f"--loader {each}: which piece is it?", hint=f"one of {', '.join(pieces)}: PIECE={file}")
-        piece = piece or next(iter(pieces))
-        if piece not in pieces:
-            raise ConfigError.unknown("piece of the boot loader", piece, pieces)
-        if not file or Path(file).is_absolute() or ".." in Path(file).parts:
-            raise ConfigError(f"--loader {each}: it is no file in the tree", hint="for example u-boot-with-spl.bin")
-        made[piece] = file
-    if not made:
-        raise ConfigError("--build needs --loader: which file does it make?", hint="fsjoule bisect --help")
-    return LoaderProgram(command, made)
+        if not piece and len(known.boot_loader.pieces) > 1:
+            hint = f"one of {', '.join(known.boot_loader.pieces)}: PIECE={file}"
+            raise ConfigError(f"--loader {each}: which piece is it?", hint=hint)
+        piece = piece or next(iter(known.boot_loader.pieces))
+        if piece not in known.boot_loader.pieces:
+            raise ConfigError.unknown("piece of the boot loader", piece, known.boot_loader.pieces)
+        pieces[piece] = _in_tree(file, f"--loader {each}")
+    for each in install:
+        path, _, file = each.rpartition("=")
+        if not _ON_ROOT.fullmatch(path):
+            raise ConfigError(f"--install {each}: it names no path on the board", hint="for example /usr/bin/app=app")
+        installed[path] = _in_tree(file, f"--install {each}")
+    if not pieces and not installed:
+        raise ConfigError("--build needs --loader or --install: which files does it make?", hint="docs/bisect.md")
+    return Program(command, pieces, installed)
+
+
+def _in_tree(file: str, option: str) -> str:
+    if not file or Path(file).is_absolute() or ".." in Path(file).parts:
+        raise ConfigError(f"{option}: it is no file in the tree", hint="name it from the top of the tree")
+    return file
 
 
 def recipe_in(folder: Path) -> str | None:
-    """The recipe of a built boot loader, by its path; None for the folder of a built kernel."""
+    """The recipe of a built program, by its path; None for the folder of a built kernel."""
     return next(map(str, (folder / _RECIPE).glob("*.toml")), None)
 
 
 @dataclass(frozen=True, slots=True)
-class LoaderBuilds:
+class ProgramBuilds:
     """Builds of a program's repository for a board's recipe; as `builder.CommitBuilds`."""
 
     repository: Repository
-    program: LoaderProgram
+    program: Program
     recipe: str
 
     def kept(self, commit: Commit) -> BuildOutcome | None:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
-        folder = kernels_cache() / LOADERS_STAGE / f"{_name(commit)}-{self._key(commit)}"
+        folder = kernels_cache() / PROGRAMS_STAGE / f"{_name(commit)}-{self._key(commit)}"
         return self._built(folder) if folder.exists() and damage(folder) is None else None
 
     def build(self, commit: Commit) -> BuildOutcome:
@@ -113,7 +150,7 @@ class LoaderBuilds:
             return outcome
         try:
             folder = build_once(
-                LOADERS_STAGE,
+                PROGRAMS_STAGE,
                 _name(commit),
                 self._key(commit),
                 lambda folder: self._make(commit, folder),
@@ -128,26 +165,24 @@ class LoaderBuilds:
         started = time.monotonic()
         place = self.repository.scratch.parent
         # Not the tree that kernels are built from beside: this build leaves its files in it.
-        source, marker, log = place / "loader", place / ".loader-unfinished", place / "loader.log"
+        source, marker, log = place / "program", place / ".program-unfinished", place / "program.log"
         revision = Revision(self.repository.scratch / ".git", commit.id, commit.content, commit.short)
-        with locked(place / ".lock", f"a boot loader from {self.repository.tree}", _TIMEOUT_S):
+        with locked(place / ".lock", f"a program from {self.repository.tree}", _TIMEOUT_S):
             check_out(revision, source)
             if marker.exists():
-                _log.info("boot loader: removing the files of an interrupted build")
+                _log.info("build: removing the files of an interrupted build")
                 _clean(source)
             marker.touch()
             log.unlink(missing_ok=True)
             self._run_twice(commit, source, log)
-            made = {piece: source / file for piece, file in self.program.files.items()}
-            for piece, file in made.items():
-                shutil.copyfile(file, folder / piece)
+            for name, file in self.program.made.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / file, folder / name)
             shutil.copyfile(log, folder / "build.log")
             marker.unlink()
         (folder / _RECIPE).mkdir()
-        text = f'base = "{self._base}"\n' + "".join(
-            f'\n[boot_loader.pieces.{piece}]\npackage = ""\nfile = "../{piece}"\n' for piece in made
-        )
-        (folder / _RECIPE / f"{Path(self.recipe).stem}.toml").write_text(text)
+        recipe = folder / _RECIPE / f"{Path(self.recipe).stem}.toml"
+        recipe.write_text(self.program.recipe(self._base))
         (folder / _NOTES).write_bytes(json_text(_SECONDS, round(time.monotonic() - started, 1)))
 
     def _run_twice(self, commit: Commit, source: Path, log: Path) -> None:
@@ -155,22 +190,20 @@ class LoaderBuilds:
         try:
             self._run(commit, source, log)
         except KernelBuildError as error:
-            _log.info(
-                "boot loader: %s does not build (%s); once more, from the bare commit", commit.short, error.reason
-            )
+            _log.info("build: %s does not build (%s); once more, from the bare commit", commit.short, error.reason)
             _clean(source)
             self._run(commit, source, log)
 
     def _run(self, commit: Commit, source: Path, log: Path) -> None:
         """Run the command. Raises KernelBuildError if the commit is at fault, HostError if this machine is."""
-        for file in self.program.files.values():
+        for file in set(self.program.made.values()).difference(files_of(source)):
             (source / file).unlink(missing_ok=True)  # an earlier commit's
         try:
             run_watched(
                 ["bash", "-e", "-o", "pipefail", "-c", self.program.command],
                 log=log,
                 timeout_s=_TIMEOUT_S,
-                how_far=lambda: f"boot loader: building {commit.short}",
+                how_far=lambda: f"build: building {commit.short}",
                 cwd=source,
                 env={**dict.fromkeys(CLEARED, ""), **ENVIRONMENT, **_own_programs()},
                 nice=NICE,
@@ -180,17 +213,17 @@ class LoaderBuilds:
             if fault := machine_fault("\n".join(lines), source, log.parent):
                 raise fault from error
             reason = f"{_first_cause(lines)} ({log})"
-            raise KernelBuildError(f"the boot loader does not build: {reason}", reason=reason) from error
-        if lacking := [file for file in self.program.files.values() if not (source / file).is_file()]:
+            raise KernelBuildError(f"the program does not build: {reason}", reason=reason) from error
+        if lacking := [file for file in self.program.made.values() if not (source / file).is_file()]:
             raise KernelBuildError(f"the command makes no {', '.join(lacking)}")
 
     def _built(self, folder: Path) -> BuiltCommit:
-        digests = [f"{piece} {file_sha256(folder / piece)}" for piece in sorted(self.program.files)]
+        digests = [f"{name} {file_sha256(folder / name)}" for name in sorted(self.program.made)]
         image = hashlib.sha256("\n".join(digests).encode()).hexdigest()
         return BuiltCommit(folder, image, _UNKNOWN, _SECONDS.validate_json((folder / _NOTES).read_bytes()))
 
     def _key(self, commit: Commit) -> str:
-        """Of what determines the loader: programs of the machine count, too, but nobody knows which."""
+        """Of what determines the program: those of the machine count, too, but nobody knows which."""
         inputs = {
             "version": STAGE_VERSION,
             "tree": commit.content,
