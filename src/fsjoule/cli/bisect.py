@@ -40,6 +40,7 @@ class BisectOptions(BoardsOptions, AnswerOptions):
     tree: Path | None = option("PATH", "The kernel's git repository (default: the one here); nothing in it changes.")
     build: str = option("COMMAND", "The tree is another program's, and this command builds it.", "")
     loader: list[str] | None = option("[PIECE=]FILE", "--build makes this piece of the boot loader; may be repeated.")
+    kernel: str | None = option("NAME", "With --build: the kernel that boots.")
     install: list[str] | None = option("PATH=FILE", "--build makes this file of the root; may be repeated.")
     good: list[str] | None = option("REV", "A revision without the loss; may be repeated.")
     bad: list[str] | None = option("REV", "A revision with it (default: HEAD); may be repeated.")
@@ -84,8 +85,8 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
     shown = outputs(asked.form, printed={"json": asked.json_output}, files={"markdown": asked.markdown})
     from fsjoule.kernels.source_tree import tree_here
 
-    if (asked.loader or asked.install) and not asked.build:
-        raise ConfigError("--loader and --install need --build: the command that makes them", hint="docs/bisect.md")
+    if not asked.build and (asked.loader or asked.install or asked.kernel):
+        raise ConfigError("--loader, --install and --kernel are for --build: see docs/bisect.md")
     tree = asked.tree or (None if asked.build else tree_here())
     here = "" if asked.build else " (this folder is in no kernel's repository)"
     missing = {f"--tree{here}": tree, "--good REV": asked.good}
@@ -126,6 +127,7 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
             explained=asked.explain,
             jobs=_at_least(asked.jobs, "--jobs", 1),
             build=asked.build,
+            kernel=asked.kernel,
             loader=tuple(asked.loader or ()),
             install=tuple(asked.install or ()),
         )

@@ -77,7 +77,7 @@ def bisect(request: BisectRequest) -> BisectionState:
     repository = open_repository(request.tree, kernel=not request.build)
     line = tree.find_line(repository, request.good, request.bad)
     choice = choice_of(request)
-    source = _programs_of(request, repository) if request.build else _kernels_of(request, repository, line)
+    source = _programs_of(request, choice, repository) if request.build else _kernels_of(request, repository, line)
     asked = asked_of(request, choice, repository, source.config)
     for folder, option in ((request.results, "--results"), (request.state, "--state")):
         check_writable(folder, option)
@@ -139,7 +139,7 @@ def _kernels_of(request: BisectRequest, repository: Repository, line: tree.Line)
     return _Source(configuration.fragments, builds)
 
 
-def _programs_of(request: BisectRequest, repository: Repository) -> _Source:
+def _programs_of(request: BisectRequest, choice: RunRequest, repository: Repository) -> _Source:
     """Programs by the user's command. Raises ConfigError for files that the board's card has no place for."""
     if request.explained or request.config:
         option = "--explain" if request.explained else "--config"
@@ -148,7 +148,8 @@ def _programs_of(request: BisectRequest, repository: Repository) -> _Source:
         )
     recipe = request.environment.profile.recipe
     program = program_of(request.build, request.loader, request.install, recipe)
-    return _Source(program.words, lambda: TreeBuilds(repository, ProgramBuilds(repository, program, recipe)))
+    config = (*program.words, f"--kernel {choice.kernels[0]}")
+    return _Source(config, lambda: TreeBuilds(repository, ProgramBuilds(repository, program, recipe)))
 
 
 def _boots(request: BisectRequest, choice: RunRequest) -> SpareBoards | Pool:

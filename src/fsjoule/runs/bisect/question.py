@@ -40,7 +40,7 @@ class BisectRequest:
     bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
     answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at. With
     `build` the tree is another program's than the kernel's: a command, and what of the files that it makes is a piece
-    of the boot loader (`loader`), or goes onto the root (`install`).
+    of the boot loader (`loader`), or goes onto the root (`install`). Then this `kernel` boots.
     """
 
     environment: lab.EnvironmentFile
@@ -68,6 +68,7 @@ class BisectRequest:
     explained: bool = False
     index: str | None = None
     build: str = ""
+    kernel: str | None = None
     loader: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
 
@@ -97,12 +98,12 @@ def check_environments(request: BisectRequest) -> None:
 
 
 def choice_of(request: BisectRequest) -> RunRequest:
-    """The plan of each boot; its kernel is replaced by the commit's."""
+    """The plan of each boot; its kernel is replaced by the commit's, unless commits are another program's."""
     recipe = request.environment.profile.recipe
     options = BenchOptions(
         suite=request.suite,
         fs=request.filesystems,
-        kernel=kernels.kernel_choices(recipe)[0],
+        kernel=request.kernel if request.build else kernels.kernel_choices(recipe)[0],
         repeat=1,
         provision=request.provision,
         results=request.results,
