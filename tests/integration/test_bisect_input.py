@@ -73,6 +73,10 @@ def tree(trees: Path, tmp_path: Path) -> Path:
         (("--config", "nowhere.config"), "nowhere.config"),
         (("--index", "nowhere.sqlite"), "there is no index at"),
         (("--results", "linux/a/b"), "--results: nothing can be written in linux/a/b"),
+        (("--install", "/usr/bin/app=a"), "are for --build"),
+        (("--build", "make"), "--build needs --loader or --install"),
+        (("--build", "make", "--loader", "u-boot.bin"), "cards of the recipe imx6ul have no boot loader"),
+        (("--build", "make", "--install", "/usr/bin/app=a", "--explain"), "--explain: it is for kernels"),
         (("--state", "linux/a/b"), "--state: nothing can be written in linux/a/b"),
     ],
 )

@@ -86,7 +86,8 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
     from fsjoule.kernels.source_tree import tree_here
 
     if not asked.build and (asked.loader or asked.install or asked.kernel):
-        raise ConfigError("--loader, --install and --kernel are for --build: see docs/bisect.md")
+        what = "--loader, --install and --kernel are for --build, the command that makes a program"
+        raise ConfigError(what, hint="docs/bisect.md has an example")
     tree = asked.tree or (None if asked.build else tree_here())
     here = "" if asked.build else " (this folder is in no kernel's repository)"
     missing = {f"--tree{here}": tree, "--good REV": asked.good}
