@@ -61,7 +61,7 @@ def test_the_first_decided_figure_is_news() -> None:
 
 
 def test_crash_states_are_counted_in_one_boot() -> None:
-    counted = choose(BenchOptions(suite="crash-states", fs=["ext4", "vfat"]))
+    counted = choose(BenchOptions(suite="crash-states", fs="ext4,vfat"))
     assert (counted.repeat, counted.until_decided) == (1, False)
-    judged = choose(BenchOptions(suite="quick", fs=["ext4", "vfat"]))
+    judged = choose(BenchOptions(suite="quick", fs="ext4,vfat"))
     assert (judged.repeat, judged.until_decided) == (12, True)
