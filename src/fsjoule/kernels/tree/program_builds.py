@@ -223,7 +223,7 @@ class ProgramBuilds:
         return BuiltCommit(folder, image, _UNKNOWN, _SECONDS.validate_json((folder / _NOTES).read_bytes()))
 
     def _key(self, commit: Commit) -> str:
-        """Of what determines the program: those of the machine count, too, but nobody knows which."""
+        """Of what determines the program. The machine's compiler does, too, but nobody knows which one is used."""
         inputs = {
             "version": STAGE_VERSION,
             "tree": commit.content,
@@ -239,7 +239,7 @@ class ProgramBuilds:
 
 
 def _own_programs() -> dict[str, str]:
-    """Without those of a virtual environment: the Python in it lacks what builds of others need."""
+    """A PATH without those of a virtual environment: the Python in it lacks what builds of others need."""
     own = [
         Path(each) / "bin"
         for each in (sys.prefix, os.environ.get("VIRTUAL_ENV"))
