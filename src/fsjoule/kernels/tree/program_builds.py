@@ -223,7 +223,7 @@ class ProgramBuilds:
         return BuiltCommit(folder, image, _UNKNOWN, _SECONDS.validate_json((folder / _NOTES).read_bytes()))
 
     def _key(self, commit: Commit) -> str:
-        """Of what determines the program. The machine's compiler does, too, but nobody knows which one is used."""
+        """A key of what is known to determine the program: the command's compiler is not."""
         inputs = {
             "version": STAGE_VERSION,
             "tree": commit.content,

@@ -40,7 +40,7 @@ class BisectRequest:
     bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
     answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at. With
     `build` the tree is another program's than the kernel's: a command, and what of the files that it makes is a piece
-    of the boot loader (`loader`), or goes onto the root (`install`). Then this `kernel` boots.
+    of the boot loader (`loader`), or goes onto the root (`install`); the `kernel` is the same in all boots.
     """
 
     environment: lab.EnvironmentFile
