@@ -87,8 +87,10 @@ def test_both_boots_of_a_pair_measure_in_one_order_and_the_next_pair_in_another(
 
 def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
     shell = FakeShell(answer)
-    bench = bench_of(FaultyBoard(shell, FACTS, IMAGE))
-    run_pairs(bench, never)
+    board = FaultyBoard(shell, FACTS, IMAGE)
+    run_pairs(bench_of(board), never)
+    assert board.seeds[::2] == board.seeds[1::2]
+    assert len(set(board.seeds)) == 4
     seeds = [word for argv in shell.asked for word in argv if word.startswith("--randseed=")]
     by_boot = [set(seeds[i : i + 4]) for i in range(0, len(seeds), 4)]
     assert by_boot == [{f"--randseed={repetition_seed(SEED, 1 + boot // 2)}"} for boot in range(8)]

@@ -255,8 +255,11 @@ def repetition_seed(seed: int, repetition: int) -> int:
 
 
 def boot_seed(seed: int, entry: Planned, root_filesystem: str) -> int:
-    """The seed of the board's own random numbers in an entry's boot: the same for equal plan seeds, unique in a run."""
-    boot = f"{seed} {entry.repetition} {entry.kernel} {root_filesystem}"
+    """The seed of the board's own random numbers in an entry's boot, the same for all kernels.
+
+    What these numbers do to a figure then affects both sides of a pair alike, and each repetition has its own.
+    """
+    boot = f"{seed} {entry.repetition} {root_filesystem}"
     return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
 
 
