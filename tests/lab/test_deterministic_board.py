@@ -19,11 +19,13 @@ from lab_leftovers import assert_nothing_left
 from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config
 from waiting import wait_for
 
+from fsjoule.bench.judge import WorkFacts
+from fsjoule.bench.profiles import COUNTS_FILE, attach_counts
 from fsjoule.host import process
 from fsjoule.host.cache.libraries import shared_library
 from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
-from fsjoule.model import Value
+from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS, Value
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.board.config import GuestTimeConfig
 from fsjoule.virtual.lab import services
@@ -305,4 +307,31 @@ def test_threads_have_the_joules_of_a_window(state: Path, tmp_path: Path) -> Non
     assert sum(each["energy_mj"] for each in functions) == pytest.approx(found["energy_mj"], rel=1e-3)
     assert [each["kind"] for each in found["requests"]] == ["write"]
     assert found["requests"][0]["size_bytes"] >= 32 << 20
+    assert_nothing_left(state, state / "devices")
+
+
+@pytest.mark.slow
+def test_the_processors_own_count_is_that_of_the_emulator(state: Path, tmp_path: Path) -> None:
+    """QEMU's Cortex-A7 counts as a real one does; perf reads it right before the first mark and after the second."""
+    recipe = tmp_path / "with-perf.toml"
+    recipe.write_text(
+        'base = "imx6ul"\n[userland]\nmore_packages = ["linux-perf"]\nkeep = ["usr/lib/*/libperl.so.*"]\n'
+    )
+    environment = tmp_path / "env.yaml"
+    written = (PROJECT / "env" / "deterministic.yaml").read_text()
+    environment.write_text(written.replace("recipe: imx6ul", f"recipe: {recipe}"))
+    done = run_bench(
+        *(tmp_path / "results", "--fs", "ext4", "-k", "write", "--repeat", "1"),
+        environment=environment,
+        timeout_s=BENCH_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = only_run(tmp_path / "results")
+    assert run.measurements
+    for measured in run.measurements:
+        [file] = run.path.glob(f"measurements/{measured.number:02}-*/{COUNTS_FILE}")
+        own = WorkFacts(trace=None, marks=("", ""), idle_s=0.0)
+        attach_counts(own, file.read_text())
+        for name in (INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS):
+            assert 1 <= own.counts[name] / measured.counts[name] < 1.003, name
     assert_nothing_left(state, state / "devices")

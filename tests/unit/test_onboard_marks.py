@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import meter_wire as wire
@@ -66,15 +67,19 @@ def test_incomplete_counters_are_refused(text: str) -> None:
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the real scripts, which takes the place of the board's, and a file `uart` for the marks."""
     monkeypatch.setenv("PATH", path_with(tmp_path / "tools", "cat"))
-    counters = (f"/sys/class/block/{next(Path('/sys/class/block').iterdir()).name}/stat",)
-    mark = tmp_path / "uart"
-    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), counters=counters).items():
-        script = tmp_path / Path(path).name
-        here = text.decode().replace(onboard.DIRECTORY, str(tmp_path))
-        script.write_text(here.replace(f" > {mark}", f" >> {mark}"))
-        script.chmod(0o755)
+    write_scripts(tmp_path)
     os.mkfifo(tmp_path / Path(onboard.GATE).name)
     return tmp_path
+
+
+def write_scripts(folder: Path, *, counted: bool = False) -> None:
+    counters = (f"/sys/class/block/{next(Path('/sys/class/block').iterdir()).name}/stat",)
+    mark = folder / "uart"
+    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), counters=counters, counted=counted).items():
+        script = folder / Path(path).name
+        here = text.decode().replace(onboard.DIRECTORY, str(folder))
+        script.write_text(here.replace(f" > {mark}", f" >> {mark}"))
+        script.chmod(0o755)
 
 
 def marks(board: Path) -> list[str]:
@@ -123,6 +128,31 @@ def test_the_mark_at_the_end_of_several_jobs_comes_when_all_have_ended(board: Pa
     assert marks(board) == ["E5"]
     assert (board / "after").exists()
     assert not (board / "threads-after").exists()
+
+
+def test_a_counter_counts_around_both_marks(board: Path) -> None:
+    """The scripts wait for its answers."""
+    write_scripts(board, counted=True)
+    orders, answers = (board / Path(each).name for each in (onboard.COUNTER, onboard.COUNTER_ANSWER))
+    for fifo in (orders, answers):
+        os.mkfifo(fifo)
+    heard: list[tuple[str, int]] = []
+
+    # Open both ways, as perf has them: nobody waits for the other end.
+    with os.fdopen(os.open(orders, os.O_RDWR)) as asked, os.fdopen(os.open(answers, os.O_RDWR), "w") as told:
+
+        def count() -> None:
+            while len(heard) < 4:
+                heard.append((asked.readline().strip(), len(marks(board))))
+                told.write("ack\n")
+                told.flush()
+
+        with ThreadPoolExecutor(1) as threads:
+            counter = threads.submit(count)
+            for words in (("timed", "7", "", "true"), ("start", "8", "1"), ("stop", "8", "")):
+                subprocess.run([board / words[0], *words[1:]], check=True, timeout=30)
+            counter.result(timeout=30)
+    assert heard == [("enable", 0), ("disable", 2), ("enable", 2), ("disable", 4)]
 
 
 def test_a_missing_duration_is_refused() -> None:

@@ -21,7 +21,8 @@ from profiles import profile_of, symbols_of, written
 from reported_runs import write_run
 
 from fsjoule import lab
-from fsjoule.bench.profiles import parse_symbols
+from fsjoule.bench.judge import WorkFacts
+from fsjoule.bench.profiles import COUNTING_CHECK, COUNTS, COUNTS_FILE, attach_counts, parse_symbols
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
@@ -332,3 +333,53 @@ def test_a_workload_goes_by_its_slug_or_by_what_it_does() -> None:
     assert chosen("mount") == ("mount",)
     with pytest.raises(ConfigError, match=r"unknown workload of suite 'quick'.*'rea'"):
         chosen("rea")
+
+
+# perf 6.12 of Debian 13 on one processor, and on two kinds of them.
+PERF = """\
+# started on Mon Nov 30 12:00:00 2026
+
+{k},,instructions:k,900500000,{share},,
+{u},,instructions:u,900500000,100.00,,
+"""
+KINDS = """\
+1000,,armv8_cortex_a53/instructions/k,900500000,100.00,,
+200,,armv8_cortex_a53/instructions/u,900500000,100.00,,
+4000,,armv8_cortex_a72/instructions/k,900500000,100.00,,
+800,,armv8_cortex_a72/instructions/u,900500000,100.00,,
+"""
+COUNTED = {KERNEL_INSTRUCTIONS: 5000, USER_INSTRUCTIONS: 1000, INSTRUCTIONS: 6000}
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "noted"),
+    [
+        (PERF.format(k=5000, u=1000, share="100.00"), COUNTED, False),
+        (KINDS, COUNTED, False),
+        (PERF.format(k=5000, u=1000, share="49.92"), {}, True),
+        (PERF.format(k="<not counted>", u=1000, share="0.00"), {}, False),
+        ("", {}, False),
+    ],
+)
+def test_the_processors_own_count_stands_where_it_is_whole(text: str, counts: dict[str, int], *, noted: bool) -> None:
+    evidence = WorkFacts(trace=None, marks=("S1", "E1"), idle_s=1.0)
+    attach_counts(evidence, text)
+    assert (evidence.counts, bool(evidence.notes)) == (counts, noted)
+    assert evidence.attachments[COUNTS_FILE] == text.encode()
+
+
+@pytest.mark.parametrize(("check", "counts"), [("y\n", COUNTED), ("", {})])
+def test_a_board_counts_if_it_has_perf_and_its_processor_can(check: str, counts: dict[str, int]) -> None:
+    def said(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 0, check) if argv == ("sh", "-c", COUNTING_CHECK) else answer(argv)
+
+    shell = FakeShell(said, {COUNTS: PERF.format(k=5000, u=1000, share="100.00").encode()})
+    bench = bench_of(shell=shell, meter=FakeMeter())
+    bench.begin()
+    write = entry(bench, "write-16k")
+    bench = replace(bench, meter=FakeMeter(traced(f"S{write.number}", f"E{write.number}", runtime_s=runtime_s())))
+    measured = bench.measure(write)
+    assert (measured.valid, measured.counts) == (True, counts)
+    assert [argv[0] for argv in shell.asked if "fio" in argv and not argv[-1].endswith("--create_only=1")][-1] == (
+        "perf" if counts else "fio"
+    )

@@ -113,6 +113,7 @@ class Boots:
     count: int
     sampled: bool = False
     traced: bool = False
+    counted: bool = False
     entries: Sequence[Planned] = ()
     off_w: float | None = field(default=None, init=False)
     current: CurrentBoot | None = field(default=None, init=False)
@@ -188,6 +189,7 @@ class Boots:
             phases=self.phases,
             sampled=self.sampled,
             traced=self.traced,
+            counted=self.counted,
             images=self._images,
         )
 

@@ -21,7 +21,16 @@ from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.onboard import state as onboard_state
 from fsjoule.bench.phases import Phases
-from fsjoule.bench.profiles import START_S, attach_samples, check_sampling, under_perf
+from fsjoule.bench.profiles import (
+    COUNTING_CHECK,
+    COUNTS,
+    START_S,
+    attach_counts,
+    attach_samples,
+    check_sampling,
+    counting,
+    under_perf,
+)
 from fsjoule.bench.scratch import (
     SCRATCH_DIRECTORY,
     Scratch,
@@ -146,7 +155,8 @@ def recorded(meter: Meter, rest: Callable[[float], None]) -> Generator[MeterTrac
 class Measurer:
     """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card).
 
-    With `sampled` perf takes samples of the work instead of the meter, with `traced` the kernel's events are kept.
+    With `sampled` perf takes samples of the work instead of the meter, with `traced` the kernel's events are kept. With
+    `counted` perf counts instructions, if the processor can.
     `boot_log` has what the kernel has said of itself in this boot; `damaged` says that one of the measurements was too
     much for it.
     """
@@ -159,6 +169,7 @@ class Measurer:
     phases: Phases
     sampled: bool = False
     traced: bool = False
+    counted: bool = False
     images: AgedImages | None = None
     scratch: Scratch = field(init=False)
     ageing: Ageing = field(init=False)
@@ -191,7 +202,11 @@ class Measurer:
             lab_step("mkfifo", onboard.GATE),
             lab_step("sh", "-c", f"{kernel_log.grep_command((MessageSubject.KERNEL,), Level)} || true"),
         ]
-        self.boot_log = perform(self.shell, steps)[-1].stdout
+        if self.counted:
+            steps.insert(-1, lab_step("sh", "-c", COUNTING_CHECK, timeout_s=START_S))
+        *_, check, log = perform(self.shell, steps)
+        self.boot_log = log.stdout
+        self.counted = self.counted and bool(check.stdout)
         if self.profile.scratch_bytes:
             self._shorten_scratch()
         if policy := self.profile.state_policy:
@@ -245,7 +260,11 @@ class Measurer:
         self.scratch.set_up(layers, scratch, disk)
         self._stale = False
         scripts = onboard.scripts(
-            mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled, traced=self.traced
+            mark_line=self.profile.mark_line,
+            counters=self._counters,
+            uptime=self.sampled,
+            traced=self.traced,
+            counted=self.counted,
         )
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
@@ -565,11 +584,13 @@ class Measurer:
             with self.phases(phase):
                 done = self.shell.run(under_perf(argv), timeout_s=timeout_s + START_S)
         else:
+            program = counting(argv) if self.counted else argv
             with recorded(self.meter, self.rest) as recording:
                 with self.phases("idle"):
                     self.rest(IDLE_S)
                 with self.phases(phase):
-                    done = self.shell.run(argv, timeout_s=timeout_s)
+                    done = self.shell.run(program, timeout_s=timeout_s + START_S * self.counted)
+                    done = replace(done, argv=argv)
         line = self.profile.mark_line
         marks = line.heard_as(onboard.start_mark(number)), line.heard_as(onboard.stop_mark(number))
         evidence = WorkFacts(trace=recording.trace, marks=marks, idle_s=IDLE_S)
@@ -578,7 +599,10 @@ class Measurer:
             if self._state_before is not None:
                 after = onboard_state.reading(checked(self.shell, onboard_state.SCRIPT).stdout)
                 evidence.states, self._state_before = (self._state_before, after), None
-            first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))
+            counts = (COUNTS,) * self.counted
+            first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *counts, *read))
+        if self.counted:
+            attach_counts(evidence, _decoded(contents.pop(0)))
         before, after = _decoded(first), _decoded(second)
         if self.traced:
             with self.phases("reading"):

@@ -4,6 +4,8 @@ The board's lab counts what is executed, or perf takes samples of it on the boar
 interrupts each processor; what it was doing is a sample. Work with interrupts off is sampled where they are on again.
 The board needs perf and a kernel with performance events. Source: perf-record(1), perf-script(1).
 
+Without a profile there is the number of executed instructions: the lab's, or else the processor's own, by perf.
+
 Asking a board for its symbols takes it some seconds, after which nothing on it would be as it is without profiles.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ import numpy as np
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.model import SAMPLED, Profile, Symbols
+from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, SAMPLED, USER_INSTRUCTIONS, Profile, Symbols
 from fsjoule.ports import Profiler, ResultStore, Shell
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 
@@ -59,6 +62,13 @@ _SAMPLE: Final = re.compile(r"\s*\d+\s+([KUHGg]*)\s+(\d+)\.(\d{9}):\s+([0-9a-f]+
 _KERNEL: Final = "K"
 _UNKNOWN: Final = "other code of programs"
 
+# What perf has counted: its lines are `123456,,instructions:k,1000000,100.00,,`.
+COUNTS: Final = f"{onboard.DIRECTORY}/counts"
+COUNTS_FILE: Final = "perf-stat.csv"
+_COUNT: Final = re.compile(r"(\d+),[^,]*,.*instructions[:/]([ku])[^,]*,\d+,([\d.]+)", re.MULTILINE)
+_MODES: Final = {"k": KERNEL_INSTRUCTIONS, "u": USER_INSTRUCTIONS}
+_WHOLE: Final = 100.0
+
 
 def attach_profile(profiler: Profiler, evidence: WorkFacts) -> None:
     """Put the profile of what was just measured beside its other files; a note says so where there is none."""
@@ -79,6 +89,38 @@ def attach_count(counter: Profiler, evidence: WorkFacts) -> None:
         counted = counter.take(window) if window else None
     if counted is not None:
         evidence.counts |= counted.counts
+
+
+def counting(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command that runs a program under perf, which counts on all processors when the marks' scripts say so.
+
+    Its exit code is the program's. Source: perf-stat(1).
+    """
+    control = f"--control=fifo:{onboard.COUNTER},{onboard.COUNTER_ANSWER}"
+    stat = ("perf", "stat", "--all-cpus", "--delay=-1", control, "--field-separator=,", f"--output={COUNTS}")
+    return (*stat, *(f"--event=instructions:{mode}" for mode in _MODES), "--", *argv)
+
+
+# Prints a line if perf and the processor can count.
+COUNTING_CHECK: Final = (
+    f"mkfifo {onboard.COUNTER} {onboard.COUNTER_ANSWER}\n"
+    f"if command -v perf && {shlex.join(counting(('true',)))} && ! grep 'not supported' {COUNTS}\n"
+    "then exec >&3; echo y; fi 3>&1 > /dev/null 2>&1"
+)
+
+
+def attach_counts(evidence: WorkFacts, text: str) -> None:
+    """Note what perf has counted between the marks, if it counted all the time, and keep its own words."""
+    evidence.attachments[COUNTS_FILE] = text.encode()
+    rows = _COUNT.findall(text)
+    if {mode for _, mode, _ in rows} != {*_MODES}:
+        return  # the work failed before its mark
+    if any(float(share) < _WHOLE for _, _, share in rows):
+        evidence.notes.append("no instructions: others used the processor's counters, too")
+        return
+    # A line for each kind of processor.
+    counts = {name: sum(int(count) for count, each, _ in rows if each == mode) for mode, name in _MODES.items()}
+    evidence.counts |= counts | {INSTRUCTIONS: sum(counts.values())}
 
 
 def attach_samples(shell: Shell, evidence: WorkFacts, before: str, after: str) -> None:

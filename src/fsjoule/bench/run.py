@@ -139,6 +139,7 @@ class BoardBench:
     again whole, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `health` knows the lab's dead parts. With a `profiler` each
     measurement has a profile, and the run the symbols of each boot; with a `counter` it has the number of instructions.
+    Without a counter the processor's own count stands, if the board has perf and its processor counts.
     With `sampled` perf makes the profiles on the board, and no figure counts. With `claim` the board shares crash
     states with others.
 
@@ -201,6 +202,7 @@ class BoardBench:
             count=max((each.boot for each in self.kept), default=0),
             sampled=self.sampled,
             traced=self.traced,
+            counted=self.profiler is None and not self.sampled and not self.traced,
             entries=self.plan.entries,
         )
 

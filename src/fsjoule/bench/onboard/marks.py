@@ -31,6 +31,9 @@ JOBS: Final = f"{DIRECTORY}/jobs"
 TIMED: Final = f"{DIRECTORY}/timed"
 GATE: Final = f"{DIRECTORY}/gate"
 TRACING: Final = "/sys/kernel/tracing/instances/fsjoule"
+# FIFOs to and from the program that counts instructions. Source: perf-stat(1), --control
+COUNTER: Final = f"{DIRECTORY}/counter"
+COUNTER_ANSWER: Final = f"{DIRECTORY}/counter-answer"
 
 # A process that ends between the shell's listing and cat's reading is no error.
 _THREADS: Final = "{ cat /proc/[0-9]*/stat 2> /dev/null || true; }"
@@ -73,7 +76,12 @@ fi
 
 
 def scripts(
-    *, mark_line: MarkLine, counters: Sequence[str], uptime: bool = False, traced: bool = False
+    *,
+    mark_line: MarkLine,
+    counters: Sequence[str],
+    uptime: bool = False,
+    traced: bool = False,
+    counted: bool = False,
 ) -> dict[str, bytes]:
     """The scripts by path. `counters` are the files with those of the device under test.
 
@@ -84,18 +92,24 @@ def scripts(
     `jobs N THREADS PROGRAM...`, which waits for fio, sends it instead.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
     With `uptime` the readings of the counters begin with a line of /proc/uptime. With `traced` each mark is written
-    into the kernel's trace first.
+    into the kernel's trace first. With `counted` the program at `COUNTER` counts from before the first mark to after
+    the second.
     """
+
+    def count(order: str) -> str:
+        return f"echo {order} > {COUNTER}\nread -r answer < {COUNTER_ANSWER}\n" * counted
 
     def send(text: str) -> str:
         return f'echo "{EVENT_MARK} {text}" > {TRACING}/trace_marker\n' * traced + mark_line.send(text)
 
     read = f"{shlex.join(counters_argv(counters, uptime=uptime))} 2> /dev/null"
-    stop = f'{send("E$number")}\n{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
+    stop = (
+        f'{send("E$number")}\n{count("disable")}{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
+    )
     texts = {
         START: (
             f"exec 3<> {GATE}\n{_LAST_OF_JOBS}"
-            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{send("S$1")}\n'
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{count("enable")}{send("S$1")}\n'
             "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
         ),
         STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
@@ -106,10 +120,10 @@ def scripts(
             "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
-            f'{read} > {BEFORE}\n{send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
+            f'{read} > {BEFORE}\n{count("enable")}{send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
             'if [ -n "$unmount" ]; then eval "$unmount" || status=1; now; fi\n'
             f'{send("E$number")}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
-            f"{read} > {AFTER}\nexit $status\n"
+            f"{count('disable')}{read} > {AFTER}\nexit $status\n"
         ),
     }
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
