@@ -358,6 +358,7 @@ COUNTED = {KERNEL_INSTRUCTIONS: 5000, USER_INSTRUCTIONS: 1000, INSTRUCTIONS: 600
         (KINDS, COUNTED, False),
         (PERF.format(k=5000, u=1000, share="49.92"), {}, True),
         (PERF.format(k="<not counted>", u=1000, share="0.00"), {}, False),
+        (PERF.format(k=0, u=0, share="100.00"), {}, True),
         ("", {}, False),
     ],
 )
