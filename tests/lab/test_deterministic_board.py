@@ -26,6 +26,7 @@ from fsjoule.host.cache.libraries import shared_library
 from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
 from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS, Value
+from fsjoule.report.allure.tests import attach
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.board.config import GuestTimeConfig
 from fsjoule.virtual.lab import services
@@ -210,6 +211,9 @@ def test_a_boot_from_power_on_has_its_joules_by_segment(state: Path, tmp_path: P
     assert loaded.trace(whole.number) is not None
     assert loaded.trace(init.number) is None
     assert b"fsjoule login: " in (loaded.attachment(whole.number, "console-times.log") or b"")
+    attached: dict[str, bytes] = {}
+    attach(loaded, whole, "uuid", attached.__setitem__)
+    assert b">power<" in attached["uuid-0-attachment.svg"]
     assert_nothing_left(state, state / "devices")
 
 

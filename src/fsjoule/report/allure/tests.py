@@ -38,7 +38,7 @@ from fsjoule.report.allure.documents import (
 )
 from fsjoule.report.facts import measurement_facts, no_trace
 from fsjoule.report.markdown import named_list, plain
-from fsjoule.report.trace_chart import trace_chart
+from fsjoule.report.trace_chart import segments_of, trace_chart
 from fsjoule.store.folder import CHECKSUMS_FILE, board_name, measurement_number
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun
@@ -335,7 +335,8 @@ def _trace(loaded: LoadedRun, measurement: Measurement) -> str:
     if trace is None or not len(trace.ticks):
         return ""
     # The chart is drawn for a light page, but Allure also has a dark one.
-    return trace_chart(measurement, trace, width=_TRACE_WIDTH).replace("<svg ", '<svg style="background:#fff" ', 1)
+    drawn = trace_chart(measurement, trace, width=_TRACE_WIDTH, segments=segments_of(measurement, loaded.measurements))
+    return drawn.replace("<svg ", '<svg style="background:#fff" ', 1)
 
 
 def metrics_of(measurement: Measurement, label: str) -> tuple[AllureMetric, ...]:
