@@ -63,6 +63,21 @@ def test_samples_between_the_marks_are_a_profile() -> None:
     assert (again.sampled, again.programs, rows(again)) == (True, profile.programs, rows(profile))
 
 
+def test_a_perf_of_32_bits_has_seconds_in_its_nanoseconds() -> None:
+    """As Debian 13's perf 6.12 wrote it on the emulated i.MX6UL, between 7.40 and 7.90 s."""
+    text = """\
+    294 K         7.4695715840:          c07cf294 ([kernel.kallsyms])
+    294 K         7.4696215840:          bf079c8c ([ext4])
+    294 K         7.5194694896:          c0571384 ([kernel.kallsyms])
+"""
+    profile = samples_between(text, 7_400_000_000, 7_900_000_000)
+    assert profile is not None
+    assert rows(profile) == {(0xC07CF294, "kernel"): 1, (0xBF079C8C, "kernel"): 1, (0xC0571384, "kernel"): 1}
+    later = samples_between(text, 7_400_900_000, 7_899_000_000)
+    assert later is not None
+    assert [int(each) for each in later.addresses] == [0xBF079C8C]
+
+
 def test_no_sample_is_no_profile() -> None:
     assert samples_between(TEXT, 20_000_000_000, 30_000_000_000) is None
 

@@ -58,7 +58,10 @@ _CHECK: Final = "command -v perf || exit 3; [ -e /proc/sys/kernel/perf_event_par
 _NO_PERF: Final = 3
 _NO_EVENTS: Final = 4
 # `  123 K     12.345678901:  c0123456 ([kernel.kallsyms])`: process, mode, time, address, file
-_SAMPLE: Final = re.compile(r"\s*\d+\s+([KUHGg]*)\s+(\d+)\.(\d{9}):\s+([0-9a-f]+)(?: \((.*)\))?\s*")
+_SAMPLE: Final = re.compile(r"\s*\d+\s+([KUHGg]*)\s+(\d+)\.(\d{9,}):\s+([0-9a-f]+)(?: \((.*)\))?\s*")
+# A perf of 32 bits takes off the seconds in 32 bits: after 4.3 s its nanoseconds have a multiple of this too many.
+# https://github.com/torvalds/linux/blob/v6.12/tools/perf/builtin-script.c, `perf_sample__fprintf_start`
+_OVERFLOW_NS: Final = 2**32
 _KERNEL: Final = "K"
 _UNKNOWN: Final = "other code of programs"
 
@@ -251,7 +254,7 @@ def samples_between(text: str, begin_ns: int, end_ns: int) -> Profile | None:
         if matched is None:
             continue
         mode, seconds, nanoseconds, address, file = matched.groups()
-        if not begin_ns <= int(seconds) * 1_000_000_000 + int(nanoseconds) < end_ns:
+        if not begin_ns <= int(seconds) * 1_000_000_000 + int(nanoseconds) % _OVERFLOW_NS < end_ns:
             continue
         page = 0
         if mode != _KERNEL:
