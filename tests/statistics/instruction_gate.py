@@ -34,6 +34,7 @@ from typing import Final
 import numpy as np
 from output import Report, Row, Share, told
 from planted_range import Repository, moves
+from planted_series import in_block_code
 from planted_series import series as patches
 from rules import Floats, gate
 
@@ -55,7 +56,9 @@ PROJECT: Final = Path(__file__).parents[2]
 BASE: Final = "base"
 LAYOUT: Final = "layout"
 ROUNDS: Final = (3, 7, 13, 34, 68)  # 0.05, 0.1, 0.2, 0.5 and 1 % of a write
+BLOCK_ROUNDS: Final = (9, 18)
 _LOOP: Final = "loop"
+_BLOCK: Final = "block"
 _SUITE: Final = """[suite]
 title = "eight figures"
 [[suite.workload]]
@@ -77,12 +80,16 @@ class PoolBoot:
 
 
 def plant(source: Path, tree: Path) -> None:
-    """A repository with a tag for each kernel: `base`, the same code at other addresses, and one for each loop."""
+    """A repository with a tag for each kernel: `base`, the same code at other addresses, and one for each loop.
+
+    Loops are in ext4's writes, and in the block layer, where reads have them, too.
+    """
     repository = Repository(tree)
     repository.begin(source)
     [loop] = [number for number, each in enumerate(patches()) if "wait" in each.subject]
     changes = {LAYOUT: [moves("mm/filemap.c"), moves("fs/ext4/balloc.c"), moves("block/bio.c")]}
     changes |= {f"{_LOOP}{rounds}": [patches(rounds)[loop]] for rounds in ROUNDS}
+    changes |= {f"{_BLOCK}{rounds}": [in_block_code(rounds)] for rounds in BLOCK_ROUNDS}
     for name, commits in changes.items():
         repository.git("checkout", "--quiet", "--detach", BASE)
         repository.add(list(commits))
@@ -186,7 +193,7 @@ def judge_pool(chosen: argparse.Namespace) -> Report:
     for baseline, candidate in product(kernels, kernels):
         blocks = blocks_of(pool, baseline, candidate)
         # A gate against a kernel is as good as one for it; a kernel with a loop is no baseline.
-        if not blocks or baseline.startswith(_LOOP):
+        if not blocks or baseline.startswith((_LOOP, _BLOCK)):
             continue
         for effect in chosen.asked:
             for planted in (0.0, effect) if baseline == candidate else (0.0,):
