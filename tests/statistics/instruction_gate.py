@@ -5,15 +5,16 @@
 
     python tests/statistics/instruction_gate.py plant linux-source-6.1.tar.xz linux   # a repository with tags
     fsjoule kernel build --tree linux --rev base                                      # and of each other tag
-    python tests/statistics/instruction_gate.py record pool.json --pair BASE LOOP7 --repeat 4 --seed 1
+    fsjoule bench --lg-env env/deterministic.yaml --suite tests/statistics/eight.toml --fs ext4 --repeat 12 \
+        --boards 2 --kernel BASE,LAYOUT,LOOP7                                         # their folders, or links to them
+    python tests/statistics/instruction_gate.py add pool.json results/RUN
     python tests/statistics/instruction_gate.py judge pool.json
     python tests/statistics/instruction_gate.py simulate pool.json --trials 2000
 
-`record` boots two kernels in pairs, as a gate does, and adds the boots to the pool. It may be called again, with
-another pair or seed. `judge` draws gates from the pool and asks the gate's own judge. As in a gate, both boots of a
-pair share their seed, and no boot is used twice in a gate. Gates share boots, so the stated limits hold for the pool's
-own boots.
-A kernel against itself is judged again with the asked loss multiplied onto the writes of one side.
+In guest time all kernels share the seed of a repetition, as both boots of a gate's pair do. So two of a repetition are
+a pair, and a kernel against itself is equal to the digit: gates without a loss are over code that only moved.
+`judge` draws gates from the pool and asks the gate's own judge. No pair is used twice in a gate. Gates share boots, so
+the stated limits hold for the pool's own boots. The asked loss is also multiplied onto the writes of moved code.
 `simulate` draws the deviations of a pair's boots from those measured (with `t3` times a factor with the tails of that
 distribution), all figures of a boot together, and judges many gates at once.
 """
@@ -38,34 +39,21 @@ from planted_series import in_block_code
 from planted_series import series as patches
 from rules import Floats, gate
 
-from fsjoule import lab
-from fsjoule.host.messages import lines_to
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.model.series import Series
-from fsjoule.runs.options import BenchOptions
-from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.request import choose
 from fsjoule.statistics.gate import ErrorRates
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.gate import GateVerdict
 from fsjoule.store.reader import load_run
 from fsjoule.verdicts.gate import BootPair, Judge, Test
 
-PROJECT: Final = Path(__file__).parents[2]
 BASE: Final = "base"
 LAYOUT: Final = "layout"
 ROUNDS: Final = (3, 7, 13, 34, 68)  # 0.05, 0.1, 0.2, 0.5 and 1 % of a write
 BLOCK_ROUNDS: Final = (9, 18)
 _LOOP: Final = "loop"
 _BLOCK: Final = "block"
-_SUITE: Final = """[suite]
-title = "eight figures"
-[[suite.workload]]
-operation = ["write", "read", "randwrite", "randread"]
-block_kib = {blocks}
-size_mib = 32
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,33 +113,13 @@ def add_run(pool: Path, run: Path) -> int:
     return len(boots)
 
 
-def record(chosen: argparse.Namespace) -> None:
-    """Measure pairs of boots of two kernels, or of one with itself, into a run folder, and add them to the pool."""
-    results = chosen.pool.parent / f"{chosen.pool.stem}-runs"
-    results.mkdir(parents=True, exist_ok=True)
-    suite = results / "eight.toml"
-    suite.write_text(_SUITE.format(blocks=chosen.block_kib))
-    options = BenchOptions(
-        suite=str(suite), fs="ext4", repeat=chosen.repeat, provision="scratch", results=results, seed=chosen.seed
-    )
-    before = set(results.glob("*/run.json"))
-    try:
-        environment = lab.read_environment(chosen.environment)
-        request = choose(options, environment, pair=tuple(chosen.pair))
-        with lines_to(lambda line: print(line, file=sys.stderr, flush=True)):
-            measure_pairs(request, environment, enough=lambda _: None, command=(sys.executable, *sys.argv))
-    finally:
-        for each in set(results.glob("*/run.json")) - before:
-            print(f"{chosen.pool}: {add_run(chosen.pool, each.parent)} boots")
-
-
 def blocks_of(pool: Sequence[PoolBoot], baseline: str, candidate: str) -> list[list[tuple[PoolBoot, PoolBoot]]]:
-    """For each repetition of a run, the pairs of different boots of both kernels; all of these share their seed."""
+    """For each repetition of a run, the pairs of boots of both kernels, which share their seed."""
     blocks: dict[tuple[str, int], list[PoolBoot]] = defaultdict(list)
     for each in pool:
         blocks[each.run, each.repetition].append(each)
     pairs = [
-        [(a, b) for a in block for b in block if (a.kernel, b.kernel) == (baseline, candidate) and a is not b]
+        [(a, b) for a in block for b in block if (a.kernel, b.kernel) == (baseline, candidate)]
         for block in blocks.values()
     ]
     return [each for each in pairs if each]
@@ -193,10 +161,10 @@ def judge_pool(chosen: argparse.Namespace) -> Report:
     for baseline, candidate in product(kernels, kernels):
         blocks = blocks_of(pool, baseline, candidate)
         # A gate against a kernel is as good as one for it; a kernel with a loop is no baseline.
-        if not blocks or baseline.startswith((_LOOP, _BLOCK)):
+        if baseline == candidate or not blocks or baseline.startswith((_LOOP, _BLOCK)):
             continue
         for effect in chosen.asked:
-            for planted in (0.0, effect) if baseline == candidate else (0.0,):
+            for planted in (0.0, effect) if {baseline, candidate} == {BASE, LAYOUT} else (0.0,):
                 report.rows.append(_row(chosen, blocks, effect, planted))
     return report
 
@@ -240,12 +208,16 @@ def slower(boot: PoolBoot, loss: float) -> PoolBoot:
 def deviations(pool: Sequence[PoolBoot]) -> tuple[Floats, Floats]:
     """What both boots of a pair share, and how each deviates from it: shapes (pairs, figures), (boots, figures).
 
-    Both are of kernels against themselves. The deviations are widened for the degree of freedom of a pair's mean.
+    Both are of moved code, whose mean effect is taken off. Deviations are widened for the degrees of freedom that the
+    means of pairs and that of the effect take.
     """
-    pairs = [block[0] for name in {each.kernel for each in pool} for block in blocks_of(pool, name, name)]
+    pairs = [block[0] for block in blocks_of(pool, BASE, LAYOUT)]
     logs = np.log([[list(each.figures.values()) for each in pair] for pair in pairs])
     shared = logs.mean(axis=1)
-    return shared - np.median(shared, axis=0), (np.sqrt(2) * (logs - shared[:, None])).reshape(-1, logs.shape[-1])
+    own = logs - shared[:, None]
+    own -= own.mean(axis=0)
+    own *= np.sqrt(2 * len(pairs) / (len(pairs) - 1))
+    return shared - np.median(shared, axis=0), own.reshape(-1, logs.shape[-1])
 
 
 def simulate(chosen: argparse.Namespace) -> Report:
@@ -317,18 +289,13 @@ def main() -> None:
     planting = commands.add_parser("plant", help="make the kernels' repository from Debian's source")
     planting.add_argument("source", type=Path)
     planting.add_argument("tree", type=Path)
-    recording = commands.add_parser("record", help="boot kernels, and add the boots to the pool")
-    recording.add_argument("--pair", nargs=2, required=True, help="two kernels, which may be the same")
-    recording.add_argument("--repeat", type=int, default=4, help="pairs of boots (default: %(default)s)")
-    recording.add_argument("--block-kib", type=int, nargs="+", default=[16, 64], help="four figures each")
-    recording.add_argument("--environment", type=Path, default=PROJECT / "env" / "deterministic.yaml")
     adding = commands.add_parser("add", help="add the boots of finished or interrupted runs")
     judging = commands.add_parser("judge", help="gates over the pool's figures")
     judging.add_argument("--gates", type=int, default=200, help="a row (default: %(default)s)")
     simulating = commands.add_parser("simulate", help="gates with noise of the pool's kind")
     simulating.add_argument("--trials", type=int, default=2000, help="gates a row (default: %(default)s)")
     simulating.add_argument("--shapes", default="bootstrap,t3", help="bootstrap, t3, normal (default: %(default)s)")
-    for each in (recording, adding, judging, simulating):
+    for each in (adding, judging, simulating):
         each.add_argument("pool", type=Path)
         each.add_argument("--seed", type=int, default=1, help="of all randomness (default: %(default)s)")
     for each in (judging, simulating):
@@ -340,8 +307,6 @@ def main() -> None:
     match chosen.command:
         case "plant":
             plant(chosen.source.absolute(), chosen.tree.absolute())
-        case "record":
-            record(chosen)
         case "add":
             for run in chosen.runs:
                 print(f"{chosen.pool}: {add_run(chosen.pool, run)} boots")
