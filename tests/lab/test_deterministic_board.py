@@ -19,8 +19,7 @@ from lab_leftovers import assert_nothing_left
 from virtual_board import PROMPT, BoardProgram, ConsoleUser, board_config
 from waiting import wait_for
 
-from fsjoule.bench.judge import WorkFacts
-from fsjoule.bench.profiles import COUNTS_FILE, attach_counts
+from fsjoule.bench.profiles import COUNTS_FILE, counts_in
 from fsjoule.host import process
 from fsjoule.host.cache.libraries import shared_library
 from fsjoule.host.paths import project_dir
@@ -323,7 +322,7 @@ def test_the_processors_own_count_is_that_of_the_emulator(state: Path, tmp_path:
     )
     environment = tmp_path / "env.yaml"
     written = (PROJECT / "env" / "deterministic.yaml").read_text()
-    environment.write_text(written.replace("recipe: imx6ul", f"recipe: {recipe}"))
+    environment.write_text(written.replace("recipe: imx6ul", f"recipe: {recipe}\n        count_instructions: true"))
     done = run_bench(
         *(tmp_path / "results", "--fs", "ext4", "-k", "write", "--repeat", "1"),
         environment=environment,
@@ -334,8 +333,7 @@ def test_the_processors_own_count_is_that_of_the_emulator(state: Path, tmp_path:
     assert run.measurements
     for measured in run.measurements:
         [file] = run.path.glob(f"measurements/{measured.number:02}-*/{COUNTS_FILE}")
-        own = WorkFacts(trace=None, marks=("", ""), idle_s=0.0)
-        attach_counts(own, file.read_text())
+        own = counts_in(file.read_text())
         for name in (INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS):
-            assert 1 <= own.counts[name] / measured.counts[name] < 1.003, name
+            assert 1 <= own[name] / measured.counts[name] < 1.003, name
     assert_nothing_left(state, state / "devices")

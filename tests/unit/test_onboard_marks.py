@@ -72,10 +72,10 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_scripts(folder: Path, *, counted: bool = False) -> None:
+def write_scripts(folder: Path, *, events: tuple[str, ...] = ()) -> None:
     counters = (f"/sys/class/block/{next(Path('/sys/class/block').iterdir()).name}/stat",)
     mark = folder / "uart"
-    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), counters=counters, counted=counted).items():
+    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), counters=counters, events=events).items():
         script = folder / Path(path).name
         here = text.decode().replace(onboard.DIRECTORY, str(folder))
         script.write_text(here.replace(f" > {mark}", f" >> {mark}"))
@@ -132,7 +132,7 @@ def test_the_mark_at_the_end_of_several_jobs_comes_when_all_have_ended(board: Pa
 
 def test_a_counter_counts_around_both_marks(board: Path) -> None:
     """The scripts wait for its answers."""
-    write_scripts(board, counted=True)
+    write_scripts(board, events=("instructions",))
     orders, answers = (board / Path(each).name for each in (onboard.COUNTER, onboard.COUNTER_ANSWER))
     for fifo in (orders, answers):
         os.mkfifo(fifo)

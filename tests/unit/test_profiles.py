@@ -22,7 +22,8 @@ from reported_runs import write_run
 
 from fsjoule import lab
 from fsjoule.bench.judge import WorkFacts
-from fsjoule.bench.profiles import COUNTING_CHECK, COUNTS, COUNTS_FILE, attach_counts, parse_symbols
+from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.profiles import COUNTS_FILE, attach_counts, counts_in, parse_symbols
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
@@ -335,7 +336,7 @@ def test_a_workload_goes_by_its_slug_or_by_what_it_does() -> None:
         chosen("rea")
 
 
-# perf 6.12 of Debian 13 on one processor, and on two kinds of them.
+# perf 6.12 of Debian 13 on one processor, and on two kinds of them; a Cortex-A9 does not tell the kernel's apart.
 PERF = """\
 # started on Mon Nov 30 12:00:00 2026
 
@@ -352,35 +353,54 @@ COUNTED = {KERNEL_INSTRUCTIONS: 5000, USER_INSTRUCTIONS: 1000, INSTRUCTIONS: 600
 
 
 @pytest.mark.parametrize(
-    ("text", "counts", "noted"),
+    ("text", "counts"),
     [
-        (PERF.format(k=5000, u=1000, share="100.00"), COUNTED, False),
-        (KINDS, COUNTED, False),
-        (PERF.format(k=5000, u=1000, share="49.92"), {}, True),
-        (PERF.format(k="<not counted>", u=1000, share="0.00"), {}, False),
-        (PERF.format(k=0, u=0, share="100.00"), {}, True),
-        ("", {}, False),
+        (PERF.format(k=5000, u=1000, share="100.00"), COUNTED),
+        (KINDS, COUNTED),
+        ("6000,,instructions,900500000,100.00,,\n", {INSTRUCTIONS: 6000}),
+        (PERF.format(k=5000, u=1000, share="49.92"), {}),
+        (PERF.format(k="<not counted>", u=1000, share="0.00"), {}),
+        (KINDS.replace("4000", "<not counted>"), {}),
+        (PERF.format(k=0, u=0, share="100.00"), {}),
+        ("", {}),
     ],
 )
-def test_the_processors_own_count_stands_where_it_is_whole(text: str, counts: dict[str, int], *, noted: bool) -> None:
+def test_the_processors_own_count_stands_where_it_is_whole(text: str, counts: dict[str, int]) -> None:
+    assert counts_in(text) == counts
     evidence = WorkFacts(trace=None, marks=("S1", "E1"), idle_s=1.0)
-    attach_counts(evidence, text)
-    assert (evidence.counts, bool(evidence.notes)) == (counts, noted)
+    attach_counts(evidence, text, in_guest_time=False)
+    assert (evidence.counts, bool(evidence.notes)) == (counts, not counts)
     assert evidence.attachments[COUNTS_FILE] == text.encode()
 
 
-@pytest.mark.parametrize(("check", "counts"), [("y\n", COUNTED), ("", {})])
-def test_a_board_counts_if_it_has_perf_and_its_processor_can(check: str, counts: dict[str, int]) -> None:
+def counting_board(counts: str, log: str = "") -> tuple[BoardBench, FakeShell]:
     def said(argv: tuple[str, ...]) -> CommandResult:
-        return CommandResult(argv, 0, check) if argv == ("sh", "-c", COUNTING_CHECK) else answer(argv)
+        return CommandResult(argv, 0, log) if "dmesg" in argv[-1] and "irqs" in argv[-1] else answer(argv)
 
-    shell = FakeShell(said, {COUNTS: PERF.format(k=5000, u=1000, share="100.00").encode()})
+    shell = FakeShell(said, {onboard.COUNTS: counts.encode()})
     bench = bench_of(shell=shell, meter=FakeMeter())
+    return replace(bench, profile=replace(bench.profile, count_instructions=True)), shell
+
+
+def test_a_board_counts_if_its_environment_says_so() -> None:
+    bench, shell = counting_board(PERF.format(k=5000, u=1000, share="100.00"))
     bench.begin()
     write = entry(bench, "write-16k")
     bench = replace(bench, meter=FakeMeter(traced(f"S{write.number}", f"E{write.number}", runtime_s=runtime_s())))
     measured = bench.measure(write)
-    assert (measured.valid, measured.counts) == (True, counts)
-    assert [argv[0] for argv in shell.asked if "fio" in argv and not argv[-1].endswith("--create_only=1")][-1] == (
-        "perf" if counts else "fio"
-    )
+    assert (measured.valid, measured.counts) == (True, COUNTED)
+    assert [argv[:2] for argv in shell.asked if onboard.COUNTED in argv] == [(onboard.COUNTED, "fio")]
+
+
+@pytest.mark.parametrize(
+    ("counts", "log", "words"),
+    [
+        (PERF.format(k=0, u=0, share="100.00"), "", "its processor counted none"),
+        (PERF.format(k=5000, u=1000, share="100.00"), "hw perfevents: no irqs for PMU", "counters overflow unseen"),
+    ],
+)
+def test_a_board_that_cannot_count_ends_the_run(counts: str, log: str, words: str) -> None:
+    bench, _ = counting_board(counts, log)
+    bench.begin()
+    with pytest.raises(ConfigError, match=words):
+        bench.measure(entry(bench, "write-16k"))

@@ -22,13 +22,11 @@ from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.onboard import state as onboard_state
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import (
-    COUNTING_CHECK,
-    COUNTS,
     START_S,
     attach_counts,
     attach_samples,
+    check_counting,
     check_sampling,
-    counting,
     under_perf,
 )
 from fsjoule.bench.scratch import (
@@ -156,7 +154,7 @@ class Measurer:
     """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card).
 
     With `sampled` perf takes samples of the work instead of the meter, with `traced` the kernel's events are kept. With
-    `counted` perf counts instructions, if the processor can.
+    `counted` perf counts instructions.
     `boot_log` has what the kernel has said of itself in this boot; `damaged` says that one of the measurements was too
     much for it.
     """
@@ -187,6 +185,7 @@ class Measurer:
     _measured: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
     _laid_out: _LaidOut | None = field(default=None, init=False)
+    _events: tuple[str, ...] = field(default=(), init=False)
     _state_before: onboard_state.StateReading | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -202,17 +201,14 @@ class Measurer:
             lab_step("mkfifo", onboard.GATE),
             lab_step("sh", "-c", f"{kernel_log.grep_command((MessageSubject.KERNEL,), Level)} || true"),
         ]
-        if self.counted:
-            steps.insert(-1, lab_step("sh", "-c", COUNTING_CHECK, timeout_s=START_S))
-        *_, check, log = perform(self.shell, steps)
-        self.boot_log = log.stdout
-        self.counted = self.counted and bool(check.stdout)
+        self.boot_log = perform(self.shell, steps)[-1].stdout
         if self.profile.scratch_bytes:
             self._shorten_scratch()
         if policy := self.profile.state_policy:
             self._set_governor(policy.governor)
         if self.sampled:
             check_sampling(self.shell)
+        self._events = check_counting(self.shell) if self.counted else ()
 
     def _shorten_scratch(self) -> None:
         """Take the begin of the scratch partition, through dm-linear: its partition table stays as it is."""
@@ -264,7 +260,7 @@ class Measurer:
             counters=self._counters,
             uptime=self.sampled,
             traced=self.traced,
-            counted=self.counted,
+            events=self._events,
         )
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
@@ -554,15 +550,16 @@ class Measurer:
         *,
         unmounts: Sequence[str] = (),
         around: Sequence[str] = (),
+        counted: bool = True,
         time_limit_s: float,
     ) -> tuple[WorkFacts, CommandResult]:
         """Run and time a program between two marks, and then `unmounts`. The caller judges its exit code.
 
-        `around` is a program that runs all of this.
+        `around` is a program that runs all of this. With `counted` the board counts instructions, if it does so at all.
         """
         argv = (*around, onboard.TIMED, str(number), shlex.join(unmounts), *argv)
         evidence, done, [text] = self._work(
-            number, argv, phase="timed", timeout_s=time_limit_s, read=(onboard.DURATION,)
+            *(number, argv), phase="timed", timeout_s=time_limit_s, read=(onboard.DURATION,), counted=counted
         )
         try:
             spent = onboard.spent(_decoded(text), unmounted=bool(unmounts))
@@ -574,9 +571,17 @@ class Measurer:
         return evidence, done
 
     def _work(
-        self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float, read: tuple[str, ...]
+        self,
+        number: int,
+        argv: tuple[str, ...],
+        *,
+        phase: str,
+        timeout_s: float,
+        read: tuple[str, ...],
+        counted: bool = True,
     ) -> tuple[WorkFacts, CommandResult, list[bytes]]:
         """The evidence of a program's run, its end, and the contents of the files that it is to leave (`read`)."""
+        counted &= bool(self._events)
         recording = MeterTrace()
         if self.traced:
             begin_events(self.shell)
@@ -584,12 +589,12 @@ class Measurer:
             with self.phases(phase):
                 done = self.shell.run(under_perf(argv), timeout_s=timeout_s + START_S)
         else:
-            program = counting(argv) if self.counted else argv
+            program = (onboard.COUNTED, *argv) if counted else argv
             with recorded(self.meter, self.rest) as recording:
                 with self.phases("idle"):
                     self.rest(IDLE_S)
                 with self.phases(phase):
-                    done = self.shell.run(program, timeout_s=timeout_s + START_S * self.counted)
+                    done = self.shell.run(program, timeout_s=timeout_s + START_S * counted)
                     done = replace(done, argv=argv)
         line = self.profile.mark_line
         marks = line.heard_as(onboard.start_mark(number)), line.heard_as(onboard.stop_mark(number))
@@ -599,10 +604,10 @@ class Measurer:
             if self._state_before is not None:
                 after = onboard_state.reading(checked(self.shell, onboard_state.SCRIPT).stdout)
                 evidence.states, self._state_before = (self._state_before, after), None
-            counts = (COUNTS,) * self.counted
+            counts = (onboard.COUNTS,) * counted
             first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *counts, *read))
-        if self.counted:
-            attach_counts(evidence, _decoded(contents.pop(0)))
+        if counted:
+            attach_counts(evidence, _decoded(contents.pop(0)), in_guest_time=self.profile.guest_time)
         before, after = _decoded(first), _decoded(second)
         if self.traced:
             with self.phases("reading"):

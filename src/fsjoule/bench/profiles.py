@@ -65,12 +65,15 @@ _OVERFLOW_NS: Final = 2**32
 _KERNEL: Final = "K"
 _UNKNOWN: Final = "other code of programs"
 
-# What perf has counted: its lines are `123456,,instructions:k,1000000,100.00,,`.
-COUNTS: Final = f"{onboard.DIRECTORY}/counts"
+# perf's words beside a measurement: lines as `123456,,instructions:k,1000000,100.00,,`.
 COUNTS_FILE: Final = "perf-stat.csv"
-_COUNT: Final = re.compile(r"(\d+),[^,]*,.*instructions[:/]([ku])[^,]*,\d+,([\d.]+)", re.MULTILINE)
-_MODES: Final = {"k": KERNEL_INSTRUCTIONS, "u": USER_INSTRUCTIONS}
+_COUNT: Final = re.compile(r"^([^,\n]*),[^,\n]*,[^,\n]*instructions(?:[:/]([ku]))?[^,\n]*,\d+,([\d.]+)", re.MULTILINE)
+_MODES: Final = {"k": KERNEL_INSTRUCTIONS, "u": USER_INSTRUCTIONS, "": INSTRUCTIONS}
 _WHOLE: Final = 100.0
+# Cortex-A8 and A9 cannot tell the kernel's apart: drivers/perf/arm_pmuv7.c, `set_event_filter`.
+_EVENTS: Final = (("instructions:k", "instructions:u"), ("instructions",))
+# Its counters of 32 bits would overflow without a word: drivers/perf/arm_pmu_platform.c
+_NO_INTERRUPTS: Final = "no irqs for PMU"
 
 
 def attach_profile(profiler: Profiler, evidence: WorkFacts) -> None:
@@ -94,40 +97,58 @@ def attach_count(counter: Profiler, evidence: WorkFacts) -> None:
         evidence.counts |= counted.counts
 
 
-def counting(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command that runs a program under perf, which counts on all processors when the marks' scripts say so.
+def check_counting(shell: Shell) -> tuple[str, ...]:
+    """The events with which perf counts the instructions of a booted board.
 
-    Its exit code is the program's. Source: perf-stat(1).
+    Raises ConfigError if perf or the processor cannot.
     """
-    control = f"--control=fifo:{onboard.COUNTER},{onboard.COUNTER_ANSWER}"
-    stat = ("perf", "stat", "--all-cpus", "--delay=-1", control, "--field-separator=,", f"--output={COUNTS}")
-    return (*stat, *(f"--event=instructions:{mode}" for mode in _MODES), "--", *argv)
+    fifos = f"{onboard.COUNTER} {onboard.COUNTER_ANSWER}"
+    words = ""
+    for events in _EVENTS:
+        perf = shlex.join(onboard.perf_stat(events, "sh", "-c", onboard.ENABLE))
+        done = shell.run(("sh", "-c", f"mkfifo {fifos}; {perf} 2>&1; rm {fifos}"), timeout_s=START_S)
+        words = done.stdout.strip()[-200:]
+        if counts_in(shell.get_all((onboard.COUNTS,))[0].decode(errors="replace")):
+            break
+    else:
+        raise ConfigError(
+            f"the board cannot count instructions: {words or 'its processor counted none'}",
+            hint="count_instructions needs perf 5.10 or newer on its card, and a processor that counts",
+        )
+    if shell.run(("sh", "-c", f"dmesg | grep '{_NO_INTERRUPTS}'")).stdout.strip():
+        raise ConfigError(
+            f"the board cannot count instructions: its kernel has {_NO_INTERRUPTS}, so counters overflow unseen",
+            hint="take count_instructions out of the environment file",
+        )
+    return events
 
 
-# Prints a line if perf and the processor can count.
-COUNTING_CHECK: Final = (
-    f"mkfifo {onboard.COUNTER} {onboard.COUNTER_ANSWER}\n"
-    f"if command -v perf && {shlex.join(counting(('true',)))} && ! grep 'not supported' {COUNTS}\n"
-    "then exec >&3; echo y; fi 3>&1 > /dev/null 2>&1"
-)
-
-
-def attach_counts(evidence: WorkFacts, text: str) -> None:
-    """Note what perf has counted between the marks, if it counted all the time, and keep its own words."""
-    evidence.attachments[COUNTS_FILE] = text.encode()
-    rows = _COUNT.findall(text)
-    if {mode for _, mode, _ in rows} != {*_MODES}:
-        return  # the work failed before its mark
-    if any(float(share) < _WHOLE for _, _, share in rows):
-        evidence.notes.append("no instructions: others used the processor's counters, too")
-        return
+def counts_in(text: str) -> dict[str, int]:
+    """The executed instructions in perf's words, by their names in a measurement's counts; none if some are missing."""
+    rows = [(count, mode, float(share)) for count, mode, share in _COUNT.findall(text)]
     # A line for each kind of processor.
-    counts = {name: sum(int(count) for count, each, _ in rows if each == mode) for mode, name in _MODES.items()}
+    if not all(count.isdigit() and share >= _WHOLE for count, _, share in rows):
+        return {}
+    counts: Counter[str] = Counter()
+    for count, mode, _ in rows:
+        counts[_MODES[mode]] += int(count)
+        counts[INSTRUCTIONS] += int(count) * bool(mode)
     # QEMU's Cortex-A7 outside of guest time has the event, and counts nothing.
-    if not all(counts.values()):
-        evidence.notes.append("no instructions: the processor counted none")
+    return dict(counts) if counts and all(counts.values()) else {}
+
+
+def attach_counts(evidence: WorkFacts, text: str, *, in_guest_time: bool) -> None:
+    """Note what perf has counted between the marks, if it counted all the time, and keep its words.
+
+    In guest time only the words: figures are the emulator's, or there are none.
+    """
+    evidence.attachments[COUNTS_FILE] = text.encode()
+    if in_guest_time:
         return
-    evidence.counts |= counts | {INSTRUCTIONS: sum(counts.values())}
+    counts = counts_in(text)
+    evidence.counts |= counts
+    if not counts:
+        evidence.notes.append(f"no instructions: perf did not count all the time ({COUNTS_FILE})")
 
 
 def attach_samples(shell: Shell, evidence: WorkFacts, before: str, after: str) -> None:

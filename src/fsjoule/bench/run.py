@@ -138,8 +138,8 @@ class BoardBench:
     well. `kept` are the measurements of a resumed run: they are not repeated, but for those `again` whose boot is made
     again whole, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `health` knows the lab's dead parts. With a `profiler` each
-    measurement has a profile, and the run the symbols of each boot; with a `counter` it has the number of instructions.
-    Without a counter the processor's own count stands, if the board has perf and its processor counts.
+    measurement has a profile, and the run the symbols of each boot; with a `counter` it has the number of instructions,
+    which goes before that of the board's own processor.
     With `sampled` perf makes the profiles on the board, and no figure counts. With `claim` the board shares crash
     states with others.
 
@@ -202,7 +202,7 @@ class BoardBench:
             count=max((each.boot for each in self.kept), default=0),
             sampled=self.sampled,
             traced=self.traced,
-            counted=self.profiler is None and not self.sampled and not self.traced,
+            counted=self.profile.count_instructions and not (self.profiler or self.sampled or self.traced),
             entries=self.plan.entries,
         )
 

@@ -374,6 +374,7 @@ class _Reader:
             size_factor=float(values["size_factor"]),
             window_excess_s=float(values["window_excess"]),
             guest_time=values["guest_time"],
+            count_instructions=values["count_instructions"],
             card_model=self._card_model(entry),
             size_factors={name: float(factor) for name, factor in values["size_factors"].items()},
             storages=(storages := self._storages(entry, str(values["card_device"]))),

@@ -74,6 +74,7 @@ class BoardStrategy(Strategy):
         memory_mib (int): the board's memory, which a workload must not exceed
         guest_time (bool): the board's and the meter's clocks stop while the board waits for input
         card_model (str): the card in labgrid/virtual to project, if the emulated card takes no time
+        count_instructions (bool): perf counts the instructions of each measurement on the board
         window_excess (float): seconds that a window may exceed the work, to start the programs that send marks
         board_state (dict): what is asked of the board's governor, temperature and load before each measurement
         boot_timeout (int): seconds from power to login
@@ -109,6 +110,7 @@ class BoardStrategy(Strategy):
     log_storage = arguments.text("")
     memory_mib = arguments.whole(0)
     window_excess = arguments.number(0.25)
+    count_instructions = arguments.flag(False)
     guest_time = arguments.flag(False)
     card_model = arguments.text("")
     board_state = arguments.board_state()

@@ -113,7 +113,7 @@ def fio_step(measurement: Measurement) -> Figure:
 
 
 def _per_mib(count: str, use: Use) -> MetricRow:
-    """A count of instructions for each MiB, of boards in guest time."""
+    """A count of instructions for each MiB, of boards in guest time, or whose processor counts."""
     words, column = count.replace("-", " "), count.replace("-", "_")
     return MetricRow(
         unit="1/MiB",

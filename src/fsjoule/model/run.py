@@ -139,7 +139,8 @@ class BoardProfile:
     while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
     `storages` are storage devices beside the card, by name; `log_storage` is the one that has the log of crash states,
     "" for the board's memory. `memory_bytes` is 0 if unknown.
-    `reach` is what its flasher can change, `state_policy` what is asked of the board's state.
+    `reach` is what its flasher can change, `state_policy` what is asked of the board's state. With `count_instructions`
+    perf counts them on the board.
     """
 
     name: str
@@ -161,6 +162,7 @@ class BoardProfile:
     state_policy: StatePolicy | None = None
     scratch_bytes: int = 0
     log_storage: str = ""
+    count_instructions: bool = False
 
     @property
     def mark_line(self) -> MarkLine:

@@ -31,9 +31,14 @@ JOBS: Final = f"{DIRECTORY}/jobs"
 TIMED: Final = f"{DIRECTORY}/timed"
 GATE: Final = f"{DIRECTORY}/gate"
 TRACING: Final = "/sys/kernel/tracing/instances/fsjoule"
-# FIFOs to and from the program that counts instructions. Source: perf-stat(1), --control
+# Runs a program while perf counts instructions; FIFOs to and from perf, and what it has counted.
+COUNTED: Final = f"{DIRECTORY}/counted"
 COUNTER: Final = f"{DIRECTORY}/counter"
 COUNTER_ANSWER: Final = f"{DIRECTORY}/counter-answer"
+COUNTS: Final = f"{DIRECTORY}/counts"
+# What a mark's script says to perf, if there is one. Source: perf-stat(1), --control
+ENABLE: Final = f"echo enable > {COUNTER}; read -r answer < {COUNTER_ANSWER}"
+DISABLE: Final = f"echo disable > {COUNTER}; read -r answer < {COUNTER_ANSWER}"
 
 # A process that ends between the shell's listing and cat's reading is no error.
 _THREADS: Final = "{ cat /proc/[0-9]*/stat 2> /dev/null || true; }"
@@ -81,7 +86,7 @@ def scripts(
     counters: Sequence[str],
     uptime: bool = False,
     traced: bool = False,
-    counted: bool = False,
+    events: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """The scripts by path. `counters` are the files with those of the device under test.
 
@@ -92,24 +97,22 @@ def scripts(
     `jobs N THREADS PROGRAM...`, which waits for fio, sends it instead.
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
     With `uptime` the readings of the counters begin with a line of /proc/uptime. With `traced` each mark is written
-    into the kernel's trace first. With `counted` the program at `COUNTER` counts from before the first mark to after
-    the second.
+    into the kernel's trace first. With `events` there is `counted PROGRAM...`, too: perf counts these from before the
+    first mark to after the second. It runs beside the program: as its parent it would hide a signal that ends it.
     """
 
     def count(order: str) -> str:
-        return f"echo {order} > {COUNTER}\nread -r answer < {COUNTER_ANSWER}\n" * counted
+        return f"[ ! -p {COUNTER} ] || {{ {order}; }}\n" * bool(events)
 
     def send(text: str) -> str:
         return f'echo "{EVENT_MARK} {text}" > {TRACING}/trace_marker\n' * traced + mark_line.send(text)
 
     read = f"{shlex.join(counters_argv(counters, uptime=uptime))} 2> /dev/null"
-    stop = (
-        f'{send("E$number")}\n{count("disable")}{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
-    )
+    stop = f'{send("E$number")}\n{count(DISABLE)}{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
     texts = {
         START: (
             f"exec 3<> {GATE}\n{_LAST_OF_JOBS}"
-            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{count("enable")}{send("S$1")}\n'
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{count(ENABLE)}{send("S$1")}\n'
             "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
         ),
         STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
@@ -120,13 +123,28 @@ def scripts(
             "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
-            f'{read} > {BEFORE}\n{count("enable")}{send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
+            f'{read} > {BEFORE}\n{count(ENABLE)}{send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
             'if [ -n "$unmount" ]; then eval "$unmount" || status=1; now; fi\n'
             f'{send("E$number")}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
-            f"{count('disable')}{read} > {AFTER}\nexit $status\n"
+            f"{count(DISABLE)}{read} > {AFTER}\nexit $status\n"
         ),
     }
+    if events:
+        # Its descriptor stays open until perf has ended: what nobody has read would be lost with it.
+        end, fifos = f"{DIRECTORY}/counted-end", f"{COUNTER} {COUNTER_ANSWER} {DIRECTORY}/counted-end"
+        perf = shlex.join(perf_stat(events, "sh", "-c", f"read -r end <> {end}"))
+        texts[COUNTED] = (
+            f"rm -f {fifos} {COUNTS}\nmkfifo {fifos}\nexec 4<> {end}\n{perf} > /dev/null 2>&1 &\n"
+            f'"$@" 4>&-\nstatus=$?\necho end >&4\nwait\nrm -f {fifos}\nexit $status\n'
+        )
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
+
+
+def perf_stat(events: Sequence[str], *program: str) -> tuple[str, ...]:
+    """Let perf count on all processors while the program runs, as soon as it is told to. Source: perf-stat(1)."""
+    control = f"--control=fifo:{COUNTER},{COUNTER_ANSWER}"
+    options = ("--all-cpus", "--delay=-1", control, "--field-separator=,", f"--output={COUNTS}")
+    return ("perf", "stat", *options, *(f"--event={event}" for event in events), "--", *program)
 
 
 def counters_argv(counters: Sequence[str], *, uptime: bool = False) -> tuple[str, ...]:
