@@ -75,7 +75,9 @@ def gate_measured(
     if same and not allow_same:
         ended = "both kernels are the same, byte for byte; nothing was measured"
         return Gated(GateVerdict.IDENTICAL, *named_sides, policy, ended, command=command)
-    judge = Judge(policy, _known_noise(history, choice, policy), environment.profile.guest_time)
+    guest_time = environment.profile.guest_time
+    # There a kernel's boots differ by their seeds, which a pair's boots share: that spread is not a pair's noise.
+    judge = Judge(policy, {} if guest_time else _known_noise(history, choice, policy), guest_time)
 
     def enough(pair: BootPair) -> str | None:
         nonlocal ended
