@@ -156,7 +156,7 @@ def _task(change: LevelChange, trend: Trend, profile: BoardProfile, kernels: Ker
 
 def _measured(task: _Task, changes: Sequence[LevelChange], trend: Trend, fresh: Fresh) -> Again:
     rates = {(c.history.series, c.history.metric): _rates(c, fresh.policy) for c in changes}
-    tests = Tests(changes, rates)
+    tests = Tests(changes, rates, guest_time=fresh.environment.profile.guest_time)
     filesystems = dict.fromkeys(change.history.series.series.filesystem for change in changes)
     options = BenchOptions(
         suite=task.suite,
@@ -207,10 +207,10 @@ def _rates(change: LevelChange, policy: Policy) -> ErrorRates:
 class Tests:
     """The sequential tests of all changes that share their boots; each runs until it has decided."""
 
-    def __init__(self, changes: Iterable[LevelChange], rates: dict[Test, ErrorRates]) -> None:
+    def __init__(self, changes: Iterable[LevelChange], rates: dict[Test, ErrorRates], *, guest_time: bool) -> None:
         by_key = {(change.history.series, change.history.metric): change for change in changes}
         self.of: dict[Test, SequentialTest] = {
-            key: confirming_test(change.nomination, rates[key]) for key, change in by_key.items()
+            key: confirming_test(change.nomination, rates[key], seeded=guest_time) for key, change in by_key.items()
         }
         self.stranger: str | None = None
 

@@ -246,13 +246,13 @@ def _stalls(side: Floats, relative_noise: float) -> int:
     return int(np.sum(side < np.median(side) - _STALL_SIGMAS * relative_noise))
 
 
-def confirming_test(nomination: Nomination, rates: ErrorRates) -> SequentialTest:
+def confirming_test(nomination: Nomination, rates: ErrorRates, *, seeded: bool = False) -> SequentialTest:
     """The sequential test for a nomination, in the direction of its change.
 
-    It takes pairs of fresh boots of the points `before` and `after`. `regressed` means a change in this direction,
-    better or worse.
+    It takes pairs of fresh boots of the points `before` and `after`, which share seeds with `seeded`. `regressed` means
+    a change in this direction, better or worse.
     """
-    return SequentialTest(rates, more_is_better=nomination.ratio < 1)
+    return SequentialTest(rates, more_is_better=nomination.ratio < 1, seeded=seeded)
 
 
 def outcome_of(state: SequentialState) -> Confirmed:
