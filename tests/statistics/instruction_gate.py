@@ -58,12 +58,14 @@ _BLOCK: Final = "block"
 
 @dataclass(frozen=True, slots=True)
 class PoolBoot:
-    """One boot: its kernel, the run and repetition that share a seed, and instructions per MiB by workload."""
+    """One boot: its kernel, the run's seed and the repetition, and instructions per MiB by workload.
+
+    A kernel's boots with the same seed and repetition are the same, in whatever run.
+    """
 
     kernel: str
-    run: str
+    seed: int
     repetition: int
-    boot: int
     figures: dict[str, float]
 
 
@@ -97,38 +99,34 @@ def alike(pool: Sequence[PoolBoot]) -> list[PoolBoot]:
 def add_run(pool: Path, run: Path) -> int:
     """Add the whole boots of a run, also of one that was interrupted; returns how many the pool has then."""
     loaded = load_run(run)
-    figures: dict[tuple[str, int, int], dict[str, float]] = defaultdict(dict)
+    figures: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
     for one in loaded.measurements:
         figure = figure_of(one, Metric.INSTRUCTIONS)
         if one.valid and figure is not None:
-            figures[one.kernel.partition("#")[0], one.repetition, one.boot][one.workload.identity] = figure
+            figures[one.kernel, one.repetition][one.workload.identity] = figure
     most = max(map(len, figures.values()), default=0)
-    boots = [each for each in read_pool(pool) if each.run != run.name]
-    boots += [
-        PoolBoot(kernel, run.name, repetition, boot, found)
-        for (kernel, repetition, boot), found in figures.items()
+    seed = loaded.run.plan.seed
+    known = {(each.kernel, each.seed, each.repetition): each for each in read_pool(pool)}
+    known |= {
+        (kernel, seed, repetition): PoolBoot(kernel, seed, repetition, found)
+        for (kernel, repetition), found in figures.items()
         if len(found) == most
-    ]
+    }
+    boots = list(known.values())
     pool.write_text(json.dumps([asdict(each) for each in boots], indent=1) + "\n")
     return len(boots)
 
 
-def blocks_of(pool: Sequence[PoolBoot], baseline: str, candidate: str) -> list[list[tuple[PoolBoot, PoolBoot]]]:
-    """For each repetition of a run, the pairs of boots of both kernels, which share their seed."""
-    blocks: dict[tuple[str, int], list[PoolBoot]] = defaultdict(list)
-    for each in pool:
-        blocks[each.run, each.repetition].append(each)
-    pairs = [
-        [(a, b) for a in block for b in block if (a.kernel, b.kernel) == (baseline, candidate)]
-        for block in blocks.values()
-    ]
-    return [each for each in pairs if each]
+def pairs_of(pool: Sequence[PoolBoot], baseline: str, candidate: str) -> list[tuple[PoolBoot, PoolBoot]]:
+    """The boots of both kernels that share their seed."""
+    boots = {(each.kernel, each.seed, each.repetition): each for each in pool}
+    both = ((each, boots.get((candidate, each.seed, each.repetition))) for each in pool if each.kernel == baseline)
+    return [(one, other) for one, other in both if other is not None]
 
 
-def drawn(blocks: Sequence[list[tuple[PoolBoot, PoolBoot]]], draw: random.Random) -> Iterator[BootPair]:
-    """Pairs for one gate: from each repetition one, in random order."""
-    for number, block in enumerate(draw.sample(list(blocks), len(blocks)), start=1):
-        baseline, candidate = draw.choice(block)
+def drawn(pairs: Sequence[tuple[PoolBoot, PoolBoot]], draw: random.Random) -> Iterator[BootPair]:
+    """The pairs for one gate, in random order."""
+    for number, (baseline, candidate) in enumerate(draw.sample(list(pairs), len(pairs)), start=1):
         figures = {_test(name): (baseline.figures[name], candidate.figures[name]) for name in baseline.figures}
         yield BootPair(number, figures, len(figures))
 
@@ -159,27 +157,25 @@ def judge_pool(chosen: argparse.Namespace) -> Report:
     counts = {name: sum(each.kernel == name for each in pool) for name in kernels}
     report = Report("Gates over real boots", {**counts, "figures": len(pool[0].figures), "seed": chosen.seed})
     for baseline, candidate in product(kernels, kernels):
-        blocks = blocks_of(pool, baseline, candidate)
+        pairs = pairs_of(pool, baseline, candidate)
         # A gate against a kernel is as good as one for it; a kernel with a loop is no baseline.
-        if baseline == candidate or not blocks or baseline.startswith((_LOOP, _BLOCK)):
+        if baseline == candidate or not pairs or baseline.startswith((_LOOP, _BLOCK)):
             continue
         for effect in chosen.asked:
             for planted in (0.0, effect) if {baseline, candidate} == {BASE, LAYOUT} else (0.0,):
-                report.rows.append(_row(chosen, blocks, effect, planted))
+                report.rows.append(_row(chosen, pairs, effect, planted))
     return report
 
 
-def _row(
-    chosen: argparse.Namespace, blocks: Sequence[list[tuple[PoolBoot, PoolBoot]]], effect: float, loss: float
-) -> Row:
+def _row(chosen: argparse.Namespace, pairs: Sequence[tuple[PoolBoot, PoolBoot]], effect: float, loss: float) -> Row:
     draw = random.Random(chosen.seed)
     policy = policy_for(effect, chosen.pairs)
-    one, other = blocks[0][0]
+    one, other = pairs[0]
     name = f"{one.kernel} > {other.kernel}"
-    planted = [[(a, slower(b, loss)) for a, b in block] for block in blocks]
+    planted = [(a, slower(b, loss)) for a, b in pairs]
     changes = {
-        name: float(np.mean([np.log(b.figures[name] / a.figures[name]) for block in planted for a, b in block]))
-        for name in one.figures
+        figure: float(np.mean([np.log(b.figures[figure] / a.figures[figure]) for a, b in planted]))
+        for figure in one.figures
     }
     gates = told(range(chosen.gates), chosen.gates, name)
     results = [judged(policy, drawn(planted, draw)) for _ in gates]
@@ -188,7 +184,7 @@ def _row(
         "gate": name,
         "asked %": round(100 * effect, 3),
         "multiplied %": round(100 * loss, 3),
-        "pairs": len(blocks),
+        "pairs": len(pairs),
         "largest change": f"{largest.split()[0]} {100 * changes[largest]:+.3f} %",
         **Share(sum(verdict is GateVerdict.REGRESSED for verdict, _ in results), len(results)).cells("regressed"),
         **{
@@ -211,7 +207,7 @@ def deviations(pool: Sequence[PoolBoot]) -> tuple[Floats, Floats]:
     Both are of moved code, whose mean effect is taken off. Deviations are widened for the degrees of freedom that the
     means of pairs and that of the effect take.
     """
-    pairs = [block[0] for block in blocks_of(pool, BASE, LAYOUT)]
+    pairs = pairs_of(pool, BASE, LAYOUT)
     logs = np.log([[list(each.figures.values()) for each in pair] for pair in pairs])
     shared = logs.mean(axis=1)
     own = logs - shared[:, None]
