@@ -25,7 +25,7 @@ from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.profiles import COUNTS_FILE, attach_counts, counts_in, parse_symbols
 from fsjoule.bench.run import BoardBench
-from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
+from fsjoule.errors import BoardError, ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
 from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, USER_INSTRUCTIONS, Profile, Symbols
 from fsjoule.model.metrics import Metric, figure_of
@@ -402,5 +402,5 @@ def test_a_board_counts_if_its_environment_says_so() -> None:
 def test_a_board_that_cannot_count_ends_the_run(counts: str, log: str, words: str) -> None:
     bench, _ = counting_board(counts, log)
     bench.begin()
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(BoardError, match=words):
         bench.measure(entry(bench, "write-16k"))

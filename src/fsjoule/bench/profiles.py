@@ -25,7 +25,7 @@ import numpy as np
 
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import BoardError, ConfigError, LabError
 from fsjoule.model import INSTRUCTIONS, KERNEL_INSTRUCTIONS, SAMPLED, USER_INSTRUCTIONS, Profile, Symbols
 from fsjoule.ports import Profiler, ResultStore, Shell
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
@@ -100,24 +100,28 @@ def attach_count(counter: Profiler, evidence: WorkFacts) -> None:
 def check_counting(shell: Shell) -> tuple[str, ...]:
     """The events with which perf counts the instructions of a booted board.
 
-    Raises ConfigError if perf or the processor cannot.
+    Raises BoardError if perf or the processor cannot.
     """
     fifos = f"{onboard.COUNTER} {onboard.COUNTER_ANSWER}"
     words = ""
     for events in _EVENTS:
         perf = shlex.join(onboard.perf_stat(events, "sh", "-c", onboard.ENABLE))
-        done = shell.run(("sh", "-c", f"mkfifo {fifos}; {perf} 2>&1; rm {fifos}"), timeout_s=START_S)
-        words = done.stdout.strip()[-200:]
+        done = shell.run(
+            ("sh", "-c", f"mkfifo {fifos}; {perf} 2>&1; code=$?; rm {fifos}; exit $code"), timeout_s=START_S
+        )
+        words = done.stdout.strip()[-200:] if done.exit_code else "its processor counted none"
         if counts_in(shell.get_all((onboard.COUNTS,))[0].decode(errors="replace")):
             break
     else:
-        raise ConfigError(
-            f"the board cannot count instructions: {words or 'its processor counted none'}",
+        raise BoardError(
+            f"the board cannot count instructions: {words}",
+            transient=False,
             hint="count_instructions needs perf 5.10 or newer on its card, and a processor that counts",
         )
     if shell.run(("sh", "-c", f"dmesg | grep '{_NO_INTERRUPTS}'")).stdout.strip():
-        raise ConfigError(
+        raise BoardError(
             f"the board cannot count instructions: its kernel has {_NO_INTERRUPTS}, so counters overflow unseen",
+            transient=False,
             hint="take count_instructions out of the environment file",
         )
     return events
