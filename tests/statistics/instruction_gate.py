@@ -9,7 +9,7 @@
         --boards 2 --kernel BASE,LAYOUT,LOOP7                                         # their folders, or links to them
     python tests/statistics/instruction_gate.py add pool.json results/RUN
     python tests/statistics/instruction_gate.py judge pool.json
-    python tests/statistics/instruction_gate.py simulate pool.json --trials 2000
+    python tests/statistics/instruction_gate.py simulate pool.json --factors 1,2,5
 
 In guest time all kernels share the seed of a repetition, as both boots of a gate's pair do. So two of a repetition are
 a pair, and a kernel against itself is equal to the digit: gates without a loss are over code that only moved.
@@ -37,12 +37,11 @@ from output import Report, Row, Share, told
 from planted_range import Repository, moves
 from planted_series import in_block_code
 from planted_series import series as patches
-from rules import Floats, gate
+from rules import Floats
 
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.model.series import Series
-from fsjoule.statistics.gate import ErrorRates
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.gate import GateVerdict
 from fsjoule.store.reader import load_run
@@ -224,55 +223,52 @@ def simulate(chosen: argparse.Namespace) -> Report:
     spreads = zip(pool[0].figures, shared.std(axis=0), own.std(axis=0), strict=True)
     told_spreads = {f"{n.split()[0]} %": f"{100 * a:.3f} of pairs, {100 * b:.3f} within" for n, a, b in spreads}
     report = Report("Simulated gates", {**settings, **told_spreads})
-    for shape in chosen.shapes.split(","):
-        for effect in chosen.asked:
-            for loss in (0.0, effect):
-                rng = np.random.default_rng(chosen.seed)
-                report.rows.append(
-                    _simulated(rng, (shared, own), shape, (effect, chosen.pairs), loss=loss, trials=chosen.trials)
-                )
-                print(report.rows[-1], file=sys.stderr, flush=True)
+    for shape, factor, effect in product(chosen.shapes.split(","), chosen.factors, chosen.asked):
+        for loss in (0.0, effect):
+            row = _simulated(chosen, (shared, factor * own), shape, (effect, loss))
+            report.rows.append({"of the pool's noise": factor, **row})
+            print(report.rows[-1], file=sys.stderr, flush=True)
     return report
 
 
 def _simulated(
-    rng: np.random.Generator,
-    seen: tuple[Floats, Floats],
-    shape: str,
-    asked: tuple[float, int],
-    *,
-    loss: float,
-    trials: int,
+    chosen: argparse.Namespace, seen: tuple[Floats, Floats], shape: str, effects: tuple[float, float]
 ) -> Row:
-    effect, pairs = asked
     shared, own = seen
-    figures = own.shape[1]
-    boots = own[rng.integers(len(own), size=(2, trials, pairs))]
-    if shape == "t3":
-        boots = boots * np.sqrt(3 / rng.chisquare(3, (2, trials, pairs, 1)))
-    elif shape == "normal":
-        boots = rng.normal(size=boots.shape) * own.std(axis=0)
-    boots = boots + shared[rng.integers(len(shared), size=(trials, pairs))]
-    boots[1] += np.log1p(loss) * (np.arange(figures) % 2 == 0)
-    policy = policy_for(effect, pairs)
-    rule = gate(ErrorRates(effect, policy.alpha / figures, policy.beta, pairs, policy.least_pairs), seeded=True)
-    # Less is worse there. All figures are tests of one gate, which ends with the first that is regressed.
-    one, two = (-side.transpose(0, 2, 1).reshape(trials * figures, pairs) for side in boots)
-    calls = rule(one, two)
-    regressed, passed, used = (
-        each.reshape(trials, figures) for each in (calls.regressed, calls.not_regressed, calls.boots)
-    )
-    ends = np.where(regressed.any(axis=1), np.where(regressed, used, 2 * pairs).min(axis=1), used.max(axis=1))
+    asked, loss = effects
+    rng = np.random.default_rng(chosen.seed)
+    lost = np.log1p(loss) * (np.arange(own.shape[1]) % 2 == 0)
+    tests = [_test(f"figure {number}") for number in range(own.shape[1])]
+
+    def pairs() -> Iterator[BootPair]:
+        for number in range(1, chosen.pairs + 1):
+            boots = own[rng.integers(len(own), size=2)]
+            if shape == "t3":
+                boots = boots * np.sqrt(3 / rng.chisquare(3, (2, 1)))
+            elif shape == "normal":
+                boots = rng.normal(size=boots.shape) * own.std(axis=0)
+            boots = boots + shared[rng.integers(len(shared))]
+            one, other = np.exp(boots[0]).tolist(), np.exp(boots[1] + lost).tolist()
+            yield BootPair(number, dict(zip(tests, zip(one, other, strict=True), strict=True)), len(tests))
+
+    results = [judged(policy_for(asked, chosen.pairs), pairs()) for _ in range(chosen.trials)]
+    regressed = [used for verdict, used in results if verdict is GateVerdict.REGRESSED]
     return {
         "noise": shape,
-        "asked %": round(100 * effect, 3),
+        "asked %": round(100 * asked, 3),
         "loss %": round(100 * loss, 3),
-        **Share(int(regressed.any(axis=1).sum()), trials).cells("regressed"),
-        "passed %": round(100 * float(passed.all(axis=1).mean()), 2),
-        "boots": round(float(ends.mean()), 2),
-        "at most 6 boots %": round(100 * float((regressed.any(axis=1) & (ends <= 6)).mean()), 2),
-        "at most 8 boots %": round(100 * float((regressed.any(axis=1) & (ends <= 8)).mean()), 2),
+        **Share(len(regressed), len(results)).cells("regressed"),
+        "passed %": round(100 * sum(verdict is GateVerdict.PASSED for verdict, _ in results) / len(results), 2),
+        "boots": round(2 * float(np.mean([used for _, used in results])), 2),
+        **{
+            f"at most {2 * most} boots %": round(100 * sum(used <= most for used in regressed) / len(results), 2)
+            for most in (3, 4)
+        },
     }
+
+
+def _factors(text: str) -> list[float]:
+    return [float(each) for each in text.split(",")]
 
 
 def _shares(text: str) -> list[float]:
@@ -289,7 +285,8 @@ def main() -> None:
     judging = commands.add_parser("judge", help="gates over the pool's figures")
     judging.add_argument("--gates", type=int, default=200, help="a row (default: %(default)s)")
     simulating = commands.add_parser("simulate", help="gates with noise of the pool's kind")
-    simulating.add_argument("--trials", type=int, default=2000, help="gates a row (default: %(default)s)")
+    simulating.add_argument("--trials", type=int, default=200, help="gates a row (default: %(default)s)")
+    simulating.add_argument("--factors", type=_factors, default=[1.0], help="of the pool's noise (default: 1)")
     simulating.add_argument("--shapes", default="bootstrap,t3", help="bootstrap, t3, normal (default: %(default)s)")
     for each in (adding, judging, simulating):
         each.add_argument("pool", type=Path)

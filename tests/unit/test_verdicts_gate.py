@@ -112,6 +112,34 @@ def test_a_loss_that_matters_is_caught_early_and_named() -> None:
     assert worse.candidate == pytest.approx(94, rel=0.01)
 
 
+def counted(loss: float, sd: float, *, pairs: int = 4) -> Judge:
+    """Eight figures in guest time, one of which has a loss: seeds move them by 1 %, boots of a pair lie `sd` apart."""
+    rng = np.random.default_rng(5)
+    judge = Judge(Policy(metrics=(Metric.INSTRUCTIONS,), smallest_effect=0.001, budget_pairs=pairs), guest_time=True)
+    for number in range(1, pairs + 1):
+        levels, noise = np.exp(rng.normal(0, 0.01, 8)), np.exp(rng.normal(0, sd, (2, 8)))
+        noise[1, 0] *= 1 + loss
+        both = (3.5e6 * levels * noise).T.tolist()
+        figures = {(series(f"write-{at}"), Metric.INSTRUCTIONS): (one, other) for at, (one, other) in enumerate(both)}
+        if judge.see(BootPair(number, figures, 8)) is not None:
+            break
+    judge.finish()
+    return judge
+
+
+def test_a_tenth_of_a_per_cent_of_instructions_is_found_soon() -> None:
+    judge = counted(0.001, 0.0002)
+    assert judge.verdict is GateVerdict.REGRESSED
+    assert [one.subject.label for one in judge.findings if one.regressed] == ["ext4 write-0"]
+    # Without what the other figures say of the noise it is not decided after four.
+    assert judge.pairs == 3
+
+
+def test_noise_of_a_tenth_of_a_per_cent_hides_as_much() -> None:
+    assert counted(0.0, 0.001).verdict is GateVerdict.UNDECIDED
+    assert counted(0.001, 0.001).verdict is GateVerdict.UNDECIDED
+
+
 def test_a_gain_is_better_and_passes() -> None:
     judge, _ = judged(POLICY, noisy(-0.2))
     assert judge.verdict is GateVerdict.PASSED

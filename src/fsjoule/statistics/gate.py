@@ -21,6 +21,8 @@ K = TypeVar("K", bound=Hashable)
 
 # A boot this many standard deviations worse than its side's median counts as a stall.
 _STALL_SIGMAS: Final = 5.0
+# So many tests beside one have a noise to tell.
+_LEAST_ALIKE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,22 @@ class SequentialTest:
     def state(self) -> SequentialState:
         return self._state
 
-    def add(self, baseline: Figure, candidate: Figure, step: float = 0.0) -> SequentialState:
+    @property
+    def differences(self) -> Floats:
+        """The logarithms of candidate over baseline, of the pairs so far."""
+        return np.array(self._candidate) - np.array(self._baseline)
+
+    def add(
+        self, baseline: Figure, candidate: Figure, step: float = 0.0, known: KnownNoise | None = None
+    ) -> SequentialState:
         """Take one more pair; returns the new state. A clock may have rounded either figure by the share `step`.
 
         A pair with a figure that is missing, not finite or not above zero is named and not used. Nothing changes after
-        a decision or beyond the budget.
+        a decision or beyond the budget. `known` is what is known of the noise by now, if it is more than before.
         """
         if not self._state.more:
             return self._state
+        self._known_noise = known or self._known_noise
         self._offered += 1
         self._step = max(self._step, step)
         wrong = [
@@ -180,6 +190,9 @@ class Gate(Generic[K]):
 
     The policy's alpha is split over the tests (Bonferroni): it bounds the chance that the whole gate calls a regression
     without a loss. One regression decides; `not regressed` needs all tests.
+
+    Series have about the same noise in the metrics `alike`. There each test knows the spread of the others' earlier
+    pairs: four pairs of its own cannot tell a change from a noise of a fifth of it.
     """
 
     def __init__(
@@ -189,9 +202,11 @@ class Gate(Generic[K]):
         known_noise: Mapping[tuple[K, Metric], KnownNoise] | None = None,
         *,
         seeded: bool = False,
+        alike: Sequence[Metric] = (),
     ) -> None:
         if not tests:
             raise ValueError("a gate without a single test would let everything pass")
+        self._alike = alike
         given = known_noise or {}
         self._tests = {
             (series, metric): SequentialTest(
@@ -218,9 +233,23 @@ class Gate(Generic[K]):
 
         `steps` are the shares by which a clock may have rounded the figures of a test.
         """
-        for key in self.state.more:
-            self._tests[key].add(*pairs.get(key, (None, None)), (steps or {}).get(key, 0.0))
+        open_tests = self.state.more
+        known = {key: self._noise_beside(key) for key in open_tests}
+        for key in open_tests:
+            self._tests[key].add(*pairs.get(key, (None, None)), (steps or {}).get(key, 0.0), known[key])
         return self.state
+
+    def _noise_beside(self, key: tuple[K, Metric]) -> KnownNoise | None:
+        """The noise of a boot in the other tests of the metric; None if fewer than two have shown it."""
+        if key[1] not in self._alike:
+            return None
+        others = [test.differences for other, test in self._tests.items() if other != key and other[1] is key[1]]
+        spread = [each for each in others if len(each) > 1]
+        if len(spread) < _LEAST_ALIKE:
+            return None
+        degrees = sum(len(each) - 1 for each in spread)
+        squares = sum(float(np.square(each - each.mean()).sum()) for each in spread)
+        return KnownNoise(math.sqrt(squares / degrees / 2), degrees)
 
     def interval(self, series: K, metric: Metric) -> Interval | None:
         return self._tests[series, metric].interval()
