@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fsjoule.errors import PlaceHeldError
 from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
-from fsjoule.lab.notes import NoteKind, one_run_only
+from fsjoule.lab.notes import RUN, NoteKind, one_run_only
 from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.lab import others_with
@@ -47,6 +48,22 @@ def test_a_lab_is_used_by_a_run_that_holds_the_note_of_its_place(
         assert others_with(record) is None
         monkeypatch.setattr(os, "getpid", lambda: run + 1)  # another process looks
         assert f"is used by a run, process {run}" in (others_with(record) or "")
+
+
+def test_who_waits_for_a_board_reads_which_run_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on several boards has a process for each; to end one of them would leave the others measuring."""
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    with one_run_only("lab:20408", "rack") as note:
+        for run in (0, 4711):
+            token = RUN.set(run)
+            note.left = None
+            note.write(acquired=run == 0)
+            RUN.reset(token)
+            with pytest.raises(PlaceHeldError) as caught, one_run_only("lab:20408", "rack", wait_s=0.0):
+                pass
+            named = run or os.getpid()
+            assert f"another run of yours on this computer, process {named} (" in caught.value.what
+            assert (caught.value.hint or "").endswith(f"or end it: kill {named}")
 
 
 def test_a_place_with_a_slash_has_one_file_in_the_folder_of_its_kind(

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -30,6 +31,8 @@ from fsjoule.host.process_ref import ProcessRef
 from fsjoule.lab.coordinator import user
 from fsjoule.model.labels import without_passwords
 
+# The process of the run, in one that has a board for it: to end that one alone leaves the others measuring.
+RUN: Final[ContextVar[int]] = ContextVar("RUN", default=0)
 _LONGEST: Final = 100_000
 _SHOWN: Final = 200
 _LOOK_S: Final = 0.1
@@ -48,6 +51,7 @@ class NoteKind(StrEnum):
 class Content:
     """A note's content. `acquired`: the run acquired the place, or was about to; otherwise it only used it.
 
+    `run` is the process that ends all of a run on several boards; 0 if it is `pid`.
     `before` and `after` are the times of the place's last change before the acquisition, and since then as far as its
     holder knew; 0 if unknown.
     A job has more: its `number` in CI (empty elsewhere), and the first process of its command's group, in which `boot`
@@ -63,6 +67,7 @@ class Content:
     number: str = ""
     leader: ProcessRef | None = None
     boot: str = ""
+    run: int = 0
 
     def left_by(self, changed: float) -> bool:
         """Whether the run acquired this user's place, which last changed at `changed`.
@@ -87,7 +92,7 @@ class Note:
         """Replace what an earlier process left, or say more of this process's place."""
         mine = self.left if self.left is not None and self.left.pid == os.getpid() else None
         if mine is None:
-            mine = Content(os.getpid(), shlex.join(without_passwords(sys.argv)), place=self._name)
+            mine = Content(os.getpid(), shlex.join(without_passwords(sys.argv)), place=self._name, run=RUN.get())
         self.keep(dataclasses.replace(mine, acquired=acquired, before=before, after=after))
 
     def keep(self, content: Content) -> None:
@@ -164,8 +169,10 @@ def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:
         content = _parsed(path.read_bytes())
     except OSError:
         content = None
-    which = "" if content is None else f", process {content.pid} ({content.command[:_SHOWN]})"
-    hint = "wait until it ends (--wait 30m), or end it" + ("" if content is None else f": kill {content.pid}")
+    which, hint = "", "wait until it ends (--wait 30m), or end it"
+    if content is not None:
+        pid = content.run or content.pid
+        which, hint = f", process {pid} ({content.command[:_SHOWN]})", f"{hint}: kill {pid}"
     return PlaceHeldError(name, f"another run of yours on this computer{which}", hint=hint)
 
 
@@ -180,6 +187,7 @@ def _parsed(text: bytes) -> Content | None:
             before=float(fields["before"]),
             after=float(fields["after"]),
             **{name: str(fields.get(name, "")) for name in ("place", "number", "boot")},
+            run=int(fields.get("run", 0)),
             leader=None if leader is None else ProcessRef(int(leader["pid"]), int(leader["start_ticks"])),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

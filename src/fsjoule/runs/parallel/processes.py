@@ -29,6 +29,7 @@ from fsjoule.host.limits import of_system
 from fsjoule.host.messages import lines_to
 from fsjoule.host.process_ref import ending, seen
 from fsjoule.lab import PROCESS_FOLDER
+from fsjoule.lab.notes import RUN
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _log: Final = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class Processes:
         # One that has to be killed removes nothing. The name is short, for the paths of sockets in it are limited.
         folder = Path(tempfile.mkdtemp(prefix=PROCESS_FOLDER))
         with theirs:
-            command = [sys.executable, "-m", module, str(theirs.fileno()), lab, str(folder)]
+            command = [sys.executable, "-m", module, str(theirs.fileno()), lab, str(folder), *sys.argv]
             started = process.start(command, log=log, pass_fds=[theirs.fileno()])
         connection: Connection[Any, Any] = Connection(ours.detach())
         connection.send(assignment)
@@ -281,15 +282,16 @@ class Link:
 
 
 def serve(work: Callable[[Link, str], None], *, tells: bool = True) -> None:
-    """The process `python -m MODULE FD LAB FOLDER`: do the work of a board with the lab of that name.
+    """The process `python -m MODULE FD LAB FOLDER COMMAND...`: do the work of a board with the lab of that name.
 
     What it logs goes to the run if it `tells`. Its temporary files, among them those of labgrid's connections by ssh,
-    are in the folder, and end with it. Errors go to the run, which decides. The process ends at a signal, or when the
-    run's process is gone.
+    are in the folder, and end with it. COMMAND is the run's, for whoever waits for its place. Errors go to the run,
+    which decides. The process ends at a signal, or when the run's process is gone.
     """
-    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    _, line, name, tempfile.tempdir, *sys.argv = sys.argv
+    RUN.set(os.getppid())
+    connection: Connection[Any, Any] = Connection(int(line))
     link = Link(connection)
-    tempfile.tempdir = sys.argv[3]
     with ExitStack() as closing:
         closing.callback(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
         closing.callback(connection.close)
@@ -299,7 +301,7 @@ def serve(work: Callable[[Link, str], None], *, tells: bool = True) -> None:
             closing.enter_context(lines_to(link.tell))
         try:
             with link.well():
-                work(link, sys.argv[2])
+                work(link, name)
         except KeyboardInterrupt:
             return  # the run has no use for what is left
         except (EOFError, BrokenPipeError):
