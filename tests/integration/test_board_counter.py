@@ -84,7 +84,8 @@ def _processes(folder: Path) -> list[int]:
 def shell(tmp_path: Path) -> Generator[LocalShell]:
     yield LocalShell(tmp_path)
     for each in _processes(tmp_path):
-        os.kill(each, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(each, signal.SIGKILL)
 
 
 @pytest.fixture
