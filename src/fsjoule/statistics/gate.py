@@ -240,7 +240,7 @@ class Gate(Generic[K]):
         return self.state
 
     def _noise_beside(self, key: tuple[K, Metric]) -> KnownNoise | None:
-        """The noise of a boot in the other tests of the metric; None if fewer than two have shown it."""
+        """The noise of a boot in the other tests of the metric; None if too few have shown it."""
         if key[1] not in self._alike:
             return None
         others = [test.differences for other, test in self._tests.items() if other != key and other[1] is key[1]]

@@ -45,7 +45,7 @@ class BootPair:
 Enough = Callable[[BootPair], str | None]
 
 
-# In guest time they have about the same noise in all series, 0.02 % (tests/statistics/instruction_gate.py).
+# Metrics with about the same noise in all series, in guest time: 0.02 % (tests/statistics/instruction_gate.py).
 _ALIKE: Final = (Metric.INSTRUCTIONS,)
 _DECIDED: Final = "decided"
 _USED_UP: Final = "the budget was used up"
