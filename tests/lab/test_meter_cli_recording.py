@@ -17,10 +17,17 @@ from meter_desk import LIMIT_S, Desk
 from waiting import wait_for
 
 from fsjoule.host import process
+from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.model import Ina219Trace
 from fsjoule.store.traces import read_trace
 
 # ---------------------------------------------------------------------------------------------------------- recording
+
+
+def wait_until_recorded(path: Path) -> None:
+    """Wait for the file itself: a probe of the folder comes and goes before the command takes signals."""
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
+    wait_for(partial.exists, "nothing is recorded")
 
 
 def test_record_writes_what_the_meter_sent_twice(desk: Desk, fsjoule: CommandLine, tmp_path: Path) -> None:
@@ -74,7 +81,7 @@ def test_samples_that_come_late_are_waited_for(desk: Desk, tmp_path: Path) -> No
     simulator = desk.start_meter()
     path = tmp_path / "trace.parquet"
     command = started(desk.closing, "meter", "record", "--seconds", "2", "--json", "-o", path, "--meter", desk.stream)
-    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_until_recorded(path)
     simulator.send_signal(signal.SIGSTOP)
     time.sleep(3.0)
     simulator.send_signal(signal.SIGCONT)
@@ -87,7 +94,7 @@ def test_a_recording_that_is_ended_is_whole(desk: Desk, tmp_path: Path, number: 
     desk.start_meter()
     path = tmp_path / "trace.parquet"
     command = started(desk.closing, "meter", "record", "-o", path, "--meter", desk.stream)
-    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_until_recorded(path)
     time.sleep(1.5)
     command.send_signal(number)
     done = finished(command)
@@ -100,7 +107,7 @@ def test_a_recording_ends_with_its_stream_and_keeps_it(desk: Desk, tmp_path: Pat
     simulator = desk.start_meter()
     path = tmp_path / "trace.parquet"
     command = started(desk.closing, "meter", "record", "-o", path, "--meter", desk.stream)
-    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_until_recorded(path)
     time.sleep(1.5)
     process.stop(simulator)
     desk.start_meter()
@@ -144,7 +151,7 @@ def test_a_gap_is_counted(desk: Desk, tmp_path: Path) -> None:
         "--meter",
         f"rfc2217://127.0.0.1:{desk.port}",
     )
-    wait_for(lambda: any(tmp_path.iterdir()), "nothing is recorded")
+    wait_until_recorded(path)
     time.sleep(1.0)
     process.stop(ser2net)
     time.sleep(0.5)
