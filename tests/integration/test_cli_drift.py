@@ -133,9 +133,18 @@ def test_a_gate_remarks_a_place_where_it_measures(
 ) -> None:
     PlaceNights(gain=lambda night: 1.01 if night >= 40 else 1.0).write(tmp_path / "results", 55)
     boots = FreshBoots(lab=BENCH_3)
+    suite = tmp_path / "mine.toml"
+    suite.write_text(
+        """[suite]
+title = "a suite that names its filesystems"
+filesystems = ["xfs"]
+workload = [{ operation = "read", block_kib = 16, size_mib = 32 }]
+"""
+    )
     monkeypatch.setattr(gate, "measure_pairs", boots.measure_pairs)
     sides = (kernel_folder(tmp_path / each, f"{each}-armmp", recipe="imx6ul") for each in ("6.1.1", "6.1.2"))
-    done = fsjoule("gate", *sides, "--lg-env", PROJECT / "env/virtual.yaml", "--fs", "btrfs", "--json")
+    done = fsjoule("gate", *sides, "--lg-env", PROJECT / "env/virtual.yaml", "--suite", suite, "--json")
+    assert boots.choices[0].filesystems == ("xfs",)
     assert done.code == 3, done.err
     (note,) = done.document["notes"]
     assert note.startswith("both sides: place bench-3 was out of control from 2026-02-10 on: power of cpu +")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
-FILESYSTEMS: Final = "ext4,btrfs"
 SUITE: Final = "quick"
 
 _HERE: Final = "-"
@@ -173,7 +172,7 @@ def _measured(names: tuple[str, str], tree: Path | None, lg_env: Path, asked: Ga
     signals = signals_of(os.environ)
     environment = read_environment(lg_env, asked.place_request())
     options = BenchOptions(
-        fs=joined(asked.fs) or FILESYSTEMS,
+        fs=joined(asked.fs),
         suite=asked.suite or SUITE,
         repeat=policy.budget_pairs,
         provision=asked.provision,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsjoule.cli.common import Filesystems, Wait, check_file, joined, progress, write_text
-from fsjoule.cli.gate import FILESYSTEMS as GATED
 from fsjoule.errors import ConfigError
 from fsjoule.host.messages import lines_to
 
@@ -147,7 +146,7 @@ def job(
             repeat=repeat,
             provision=provision,
             seed=seed,
-            fs=filesystems or (GATED if gate else None),
+            fs=filesystems,
         )
         choice = choose(asked, environment, pair=gate)
         if environment is not None and not smoke:
