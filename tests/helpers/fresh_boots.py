@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +21,8 @@ from fsjoule.model import Plan, Profile, Run, RunStatus
 from fsjoule.model.run import LabFacts
 from fsjoule.ports import CommandResult
 from fsjoule.runs.open_run import Observer
-from fsjoule.runs.pairs import PairedRun, run_pairs
-from fsjoule.runs.plan import planned
+from fsjoule.runs.pairs import PairedRun, known_of, run_pairs
+from fsjoule.runs.plan import known_boots, planned
 from fsjoule.runs.request import RunRequest
 from fsjoule.store.folder import RunFolder
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeShell
@@ -100,6 +100,7 @@ class FreshBoots:
         enough: Enough,
         command: tuple[str, ...],
         observer: Observer | None = None,
+        earlier: Sequence[Path] = (),
     ) -> PairedRun:
         """See `pairs.measure_pairs`; nobody hears of the run."""
         del observer
@@ -124,6 +125,7 @@ class FreshBoots:
             run, profile, board, FakeMeter(), folder, FakeClock(_BEGIN_S), lambda _: None, profiler=profiler
         )
         bench.begin()
-        pairs, ended = run_pairs(bench, enough)
+        known = known_boots(plan, facts, earlier)
+        pairs, ended = run_pairs(bench, enough, known)
         bench.finish(expected=len(entries), ended_early=ended)
-        return PairedRun(folder.path, pairs, ended)
+        return PairedRun(folder.path, pairs, ended, known_of(plan, known, pairs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,7 @@ from fsjoule.verdicts.gate import BootPair, Judge, Test, known_noise
 _log: Final = logging.getLogger(__name__)
 
 _DIGEST_SHOWN: Final = 12
+_KNOWN: Final = "boots that another comparison of the series had made are not made again: they are equal to the digit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,14 @@ def gate_measured(
     history: str | None = None,
     command: tuple[str, ...],
     observer: Observer | None = None,
+    earlier: Sequence[Path] = (),
 ) -> Gated:
     """Measure pairs of boots on the board of an environment file until the policy's rates are met.
 
     `sides` are the user's names for the choice's two kernels. Identical kernels are measured only with `allow_same`.
-    `history` is an index whose earlier boots tell how noisy the series are; `observer` hears of the run. The run
-    folder keeps the answer as `gate.json`. Raises as `pairs.measure_pairs` does.
+    `history` is an index whose earlier boots tell how noisy the series are; `observer` hears of the run. Boots in guest
+    time that the runs in the folders `earlier` have are not made again. The run folder keeps the answer as `gate.json`.
+    Raises as `pairs.measure_pairs` does.
     """
     check_writable(choice.results, "--results")  # before kernels are fetched
     lab.check_places(environment)
@@ -86,7 +90,10 @@ def gate_measured(
         _log.info("%s", judge.progress())
         return reason
 
-    run = measure_pairs(choice, environment, taken=taken, enough=enough, command=command, observer=observer)
+    earlier = earlier if guest_time else ()
+    run = measure_pairs(
+        choice, environment, taken=taken, enough=enough, command=command, observer=observer, earlier=earlier
+    )
     judge.finish()
     gated = Gated(
         verdict=judge.verdict,
@@ -96,14 +103,19 @@ def gate_measured(
         ended=ended,
         pairs=run.pairs,
         findings=judge.findings,
-        notes=(*["both kernels are the same, byte for byte"] * same, *drift_notes(run.folder)),
+        notes=(
+            *["both kernels are the same, byte for byte"] * same,
+            *[_KNOWN] * bool(run.known_boots),
+            *drift_notes(run.folder),
+        ),
         faults=tuple(judge.faults),
         kernel_warnings=judge.kernel_warnings,
         fresh=True,
         folder=str(run.folder),
         seed=choice.seed,
         command=command,
-        folders={run.folder.name: run.folder},
+        folders={each.name: each for each in (run.folder, *earlier)},
+        known_boots=run.known_boots,
     )
     keep_gate(gated, headline(gated), run.folder)
     try:

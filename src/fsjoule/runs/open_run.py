@@ -326,10 +326,11 @@ def held_run(
     taken: tuple[TakenKernel, ...] = (),
     command: tuple[str, ...],
     observer: Observer | None = None,
+    earlier: Sequence[Path] = (),
 ) -> Generator[OpenRun]:
     """A run of its own of a command: the board's place is held in the body, in which signals may end it.
 
-    `taken` are its kernels, if they have been taken already; `observer` hears of the run. However the body ends, the
+    `taken` and `earlier` are those of `plan_run`; `observer` hears of the run. However the body ends, the
     board is off afterwards, and a lab that was brought up for it is down. After Ctrl-C, SIGTERM or SIGHUP the run's
     folder says so, and KeyboardInterrupt is raised. Raises ConfigError, LabError.
     """
@@ -338,7 +339,7 @@ def held_run(
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
         closing.callback(held.close)
-        ready = make_ready(plan_run(request, held, command, taken=taken), held)
+        ready = make_ready(plan_run(request, held, command, taken=taken, earlier=earlier), held)
         run = closing.enter_context(open_run(ready, observer=observer))
         with interrupts.interruptible():
             yield run

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from fsjoule import lab
@@ -23,7 +24,7 @@ from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import Bench
 from fsjoule.errors import InfrastructureError, LabError
 from fsjoule.kernels import TakenKernel
-from fsjoule.model import Measurement, Planned, Provision
+from fsjoule.model import Measurement, Plan, Planned, Provision
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of, step_in
 from fsjoule.model.series import Series
@@ -44,11 +45,12 @@ _FAILURES_IN_A_ROW: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class PairedRun:
-    """The run folder, the number of pairs, and why the run ended."""
+    """The run folder, the number of pairs, why the run ended, and how many of the boots are those of earlier runs."""
 
     folder: Path
     pairs: int
     ended: str
+    known_boots: int = 0
 
 
 def measure_pairs(
@@ -59,23 +61,30 @@ def measure_pairs(
     enough: Enough,
     command: tuple[str, ...],
     observer: Observer | None = None,
+    earlier: Sequence[Path] = (),
 ) -> PairedRun:
     """Measure pairs of boots of the two kernels of a paired request, at most `request.repeat`.
 
-    `taken`, `observer` and what is left behind are those of `held_run`.
+    `taken`, `observer`, `earlier` and what is left behind are those of `held_run`.
     Raises ConfigError, and LabError when the lab fails twice in a row for one side.
     """
-    with held_run(request, environment, taken=taken, command=command, observer=observer) as run:
-        pairs, ended = run_pairs(run.bench, enough)
+    with held_run(request, environment, taken=taken, command=command, observer=observer, earlier=earlier) as run:
+        known = run.plan.known
+        pairs, ended = run_pairs(run.bench, enough, known)
         run.end_early(ended)
-    return PairedRun(run.folder, pairs, ended)
+    return PairedRun(run.folder, pairs, ended, known_of(run.plan.plan, known, pairs))
 
 
-def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
+def known_of(plan: Plan, known: Collection[int], pairs: int) -> int:
+    """How many boots of the first pairs have entries that are known."""
+    return len({boot_key(entry) for entry in plan.entries if entry.number in known and entry.repetition <= pairs})
+
+
+def run_pairs(bench: Bench, enough: Enough, known: Mapping[int, Measurement] = MappingProxyType({})) -> tuple[int, str]:
     """Measure the bench's plan pair by pair; returns the number of pairs and why the loop ended.
 
-    A fault costs that boot its remaining figures. Raises LabError if one side fails twice in a row, scratch
-    and root apart, and the fault at once if it ends the run.
+    What is `known`, by the plan's numbers, is not measured. A fault costs a boot its remaining figures. Raises LabError
+    if one side fails twice in a row, scratch and root apart, and the fault at once if it ends the run.
     """
     baseline, candidate = bench.plan.kernels
     side = {baseline: Turn.BASELINE, candidate: Turn.CANDIDATE}
@@ -88,7 +97,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
         for (_, label, provision, _), boot in groupby(entries, key=boot_key):
             which = side[label]
             _log.info("pair %s of at most %s: %s, kernel %s", number, bench.plan.repeat, which, label)
-            fault = _measure_boot(bench, boot, measured[which])
+            fault = _measure_boot(bench, boot, known, measured[which])
             # A side whose root never boots may well boot for its scratch filesystems in between.
             failures[which, provision] = 0 if fault is None else failures[which, provision] + 1
             if fault is None:
@@ -108,14 +117,16 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     return number, f"the budget of {counted(number, 'pair')} was used up"
 
 
-def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> InfrastructureError | None:
+def _measure_boot(
+    bench: Bench, entries: Iterable[Planned], known: Mapping[int, Measurement], into: list[Measurement]
+) -> InfrastructureError | None:
     """Measure the entries of one boot; returns the fault that ended it, or None."""
     fault: InfrastructureError | None = None
     for entry in entries:  # to the end in any case, because groupby needs it
         if fault is not None:
             continue
         try:
-            into.append(bench.measure(entry))
+            into.append(known[entry.number] if entry.number in known else bench.measure(entry))
         except InfrastructureError as error:
             if error.ends_run:
                 raise

@@ -10,9 +10,9 @@ import logging
 import math
 import os
 import time
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from fsjoule.host.inside import list_inside
 from fsjoule.model import (
     MIB,
     BoardProfile,
+    KernelFacts,
     Measurement,
     Plan,
     Planned,
@@ -130,7 +131,8 @@ class RunPlan:
     The run has the entries of the numbers `selected` in the end. `to_do` are those to be measured, in the plan's order;
     of a resumed run that are missing ones, and those `again` that it has of a boot that is made again whole. With a
     `repetition` fewer may do. `taken` are the kernels, if they have been taken already; `planned_s` is the time that
-    planning took, with make's set-up before it.
+    planning took, with make's set-up before it. `known` are measurements of earlier runs, by the plan's numbers, which
+    stand for entries of this one.
     """
 
     request: RunRequest
@@ -143,6 +145,7 @@ class RunPlan:
     repetition: Repetition | None = None
     taken: tuple[kernels.TakenKernel, ...] = ()
     planned_s: float = 0.0
+    known: Mapping[int, Measurement] = field(default_factory=dict[int, Measurement])
 
     @property
     def profile(self) -> BoardProfile:
@@ -185,10 +188,16 @@ class RunPlan:
 
 
 def plan_run(
-    request: RunRequest, held: HeldLab, command: tuple[str, ...], *, taken: tuple[kernels.TakenKernel, ...] = ()
+    request: RunRequest,
+    held: HeldLab,
+    command: tuple[str, ...],
+    *,
+    taken: tuple[kernels.TakenKernel, ...] = (),
+    earlier: Sequence[Path] = (),
 ) -> RunPlan:
     """Check the request against its board, find the place, and make the plan.
 
+    Boots in guest time that the runs in the folders `earlier` have of the `taken` kernels are not made again.
     Raises ConfigError for an impossible plan, ResultError for a run that needs no more boots, and ConfigError or
     LabError for a missing or occupied place.
     """
@@ -208,7 +217,7 @@ def plan_run(
     repetition = _repetition(request, profile, plan) if plan.until_decided else None
     for line in plan_lines(plan.left_out, plan.adjusted):
         _log.info("%s", line)
-    return RunPlan(
+    run_plan = RunPlan(
         request,
         environment,
         command,
@@ -219,6 +228,42 @@ def plan_run(
         taken=taken,
         planned_s=time.monotonic() - started_s + make_setup_s(),
     )
+    if known := known_boots(plan, [kernel.facts for kernel in taken], earlier):
+        run_plan = run_plan.selecting(entry.number for entry in plan.entries if entry.number not in known)
+    return replace(run_plan, known=known)
+
+
+def known_boots(plan: Plan, facts: Sequence[KernelFacts], earlier: Iterable[Path]) -> dict[int, Measurement]:
+    """The measurements that earlier runs have of a plan's boots, by the plan's numbers; of whole, valid boots only.
+
+    For a board in guest time, where a kernel's boots with one seed are equal to the digit. Raises ResultError for a
+    folder that has no run.
+    """
+    boots: dict[tuple[str, tuple[Planned, ...]], list[Measurement]] = {}
+    for folder in earlier:
+        loaded = load_run(folder)
+        theirs = loaded.run.plan
+        if (theirs.seed, theirs.size_factors, theirs.files) == (plan.seed, plan.size_factors, plan.files):
+            valid = {each.number: each for each in loaded.measurements if each.valid}
+            for boot, entries in _boots(theirs, loaded.run.kernels):
+                if all(entry.number in valid for entry in entries):
+                    boots[boot] = [valid[entry.number] for entry in entries]
+    return {
+        entry.number: measurement
+        for boot, entries in _boots(plan, facts)
+        if boot in boots
+        for entry, measurement in zip(entries, boots[boot], strict=True)
+    }
+
+
+def _boots(
+    plan: Plan, facts: Iterable[KernelFacts]
+) -> Iterator[tuple[tuple[str, tuple[Planned, ...]], tuple[Planned, ...]]]:
+    """What each boot is, by its kernel's content and what is measured in it, with its entries in this plan."""
+    digests = {each.label: each.digest for each in facts}
+    for _, group in groupby(plan.entries, key=boot_key):
+        entries = tuple(group)
+        yield (digests[entries[0].kernel], tuple(replace(each, number=0, kernel="") for each in entries)), entries
 
 
 def _repetition(request: RunRequest, profile: BoardProfile, plan: Plan) -> Repetition:

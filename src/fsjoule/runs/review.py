@@ -104,16 +104,21 @@ def review(request: ReviewRequest) -> Review:
     if request.options.seed is None:
         command = (*command, "--seed", str(options.seed))
 
+    runs: list[Path] = []
+
     def gate(names: Sides, folders: Sides) -> Gated:
         chosen = choose(options, request.environment, pair=(folders.baseline, folders.candidate))
-        return gate_measured(
+        gated = gate_measured(
             names,
             with_figures(chosen, request.policy),
             request.environment,
             request.policy,
             history=request.index,
             command=command,
+            earlier=runs,
         )
+        runs.extend([Path(gated.folder)] if gated.folder else [])
+        return gated
 
     names = Sides(base_name, request.series)
     judge = LineJudge(line, names, request.policy, gate, command)

@@ -64,7 +64,7 @@ class Gated:
     """A gate's answer with its evidence. `ended` says why there were no more pairs.
 
     `fresh` says whether boots were measured for it; `folder` and `seed` are that run's. `command` repeats it;
-    `folders` are those of the runs that it read or measured, by name.
+    `folders` are those of the runs that it read or measured, by name; `known_boots` of its pairs are of earlier ones.
     """
 
     verdict: GateVerdict
@@ -82,6 +82,7 @@ class Gated:
     seed: int | None = None
     command: tuple[str, ...] = ()
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    known_boots: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "command", without_passwords(self.command))  # as a run's
@@ -121,6 +122,7 @@ def to_document(gated: Gated, headline: str) -> dict[str, object]:
         "candidate": asdict(gated.candidate),
         "policy": asdict(gated.policy),
         "pairs": gated.pairs,
+        "known_boots": gated.known_boots,
         "ended": gated.ended,
         "fresh": gated.fresh,
         "folder": gated.folder,

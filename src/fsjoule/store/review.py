@@ -79,7 +79,7 @@ class Review:
 
     @property
     def boots(self) -> int:
-        return sum(2 * each.pairs for each in self.gates)
+        return sum(2 * each.pairs - each.known_boots for each in self.gates)
 
     @property
     def simulated(self) -> bool:
