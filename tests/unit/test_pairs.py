@@ -97,16 +97,17 @@ def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
     assert len({repetition_seed(SEED, r) for r in range(1, 100)}) == 99
 
 
-def test_a_segment_that_neither_boot_has_is_not_tested() -> None:
+@pytest.mark.parametrize("name", ["power-on-mkfs 1f", "state-suspend 60s 1f"])
+def test_a_segment_or_state_that_neither_boot_has_is_not_tested(name: str) -> None:
     def measured(*, segment: bool, has: bool) -> list[Measurement]:
         entry = next(each for each in bench_of(board_with()).plan.entries if each.workload.slug == "mkfs")
         made, _ = make_measurement(entry)
-        series = replace(made.series, workload="power-on-mkfs 1f" if segment else "mkfs")
+        series = replace(made.series, workload=name if segment else "mkfs")
         return [replace(made, series=series) if has else replace(made, series=series, duration_s=None, energy=None)]
 
     absent = measured(segment=True, has=False)
     [left_out] = _left_out({Turn.BASELINE: absent, Turn.CANDIDATE: absent})
-    assert left_out.series.workload == "power-on-mkfs 1f"
+    assert left_out.series.workload == name
     assert not _left_out({Turn.BASELINE: absent, Turn.CANDIDATE: measured(segment=True, has=True)})
     lacking = measured(segment=False, has=False)
     assert not _left_out({Turn.BASELINE: lacking, Turn.CANDIDATE: lacking})

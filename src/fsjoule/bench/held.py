@@ -85,7 +85,8 @@ class HeldWork:
     def _suspended(self, measurer: Measurer) -> WorkFacts:
         able = measurer.shell.run((onboard.SUSPENDABLE,))
         if able.exit_code:
-            raise MeasurementInvalid("suspend", [f"not suspended: {' '.join(able.stdout.split())}"])
+            lacks = f"this board has no such state, so it has no figure: {' '.join(able.stdout.split())}"
+            return WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, notes=[lacks])
         limit_s = self.workload.held_s + _MARGIN_S
         argv = (onboard.SUSPENDED, f"{self.workload.held_s:g}")
         try:

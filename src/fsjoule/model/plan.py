@@ -8,7 +8,7 @@ from typing import Final
 
 from fsjoule.model.filesystem import file_name, titled
 from fsjoule.model.layer import of_series
-from fsjoule.model.operation import TimedKind
+from fsjoule.model.operation import StateKind, TimedKind
 from fsjoule.model.workload import FioWorkload, Workload
 
 # The name of a board's first storage device, from which it boots.
@@ -104,9 +104,9 @@ class SeriesKey:
         return self.provision is Provision.ROOT or booted
 
     @property
-    def is_segment(self) -> bool:
-        """Whether it is a part of a boot from power-on. A board need not have each."""
-        return self.workload.startswith(f"{TimedKind.POWER_ON}-")
+    def is_optional(self) -> bool:
+        """Whether a board need not have it: a segment of a boot from power-on, or a state."""
+        return self.workload.startswith((f"{TimedKind.POWER_ON}-", f"{StateKind.STATE}-"))
 
 
 @dataclass(frozen=True, slots=True)

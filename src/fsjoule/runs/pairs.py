@@ -142,13 +142,13 @@ def _paired(measured: Mapping[Turn, Sequence[Measurement]]) -> dict[Test, tuple[
 
 
 def _left_out(measured: Mapping[Turn, Sequence[Measurement]]) -> set[Series]:
-    """The segments from power-on that neither boot has."""
+    """The segments from power-on, and the states, that neither boot has."""
 
     def empty(side: Turn) -> set[Series]:
         return {
             Series(each.series, each.simulated)
             for each in measured[side]
-            if each.series.is_segment
+            if each.series.is_optional
             and each.valid
             and all(figure_of(each, metric) is None for metric in metrics_of(each.workload))
         }

@@ -141,11 +141,11 @@ Slotted = Mapping[_Slot, Mapping[Series, Sequence[Point]]]
 
 
 def _measured(side: Side) -> list[Series]:
-    """The series of a side, without segments from power-on that its boots do not have."""
+    """The series of a side, without segments from power-on and states that its board does not have."""
     return [
         series
         for series, group in side.points.items()
-        if any(point.valid and (point.figures or not series.series.is_segment) for point in group)
+        if any(point.valid and (point.figures or not series.series.is_optional) for point in group)
     ]
 
 
