@@ -106,6 +106,7 @@ def test_a_patch_that_does_not_apply_is_named_with_the_words_of_git(tree: Path, 
         ("two", None, "has several series: a.mbx, b.mbx"),
         ("two/a.mbx", None, "a.mbx is no series of patches"),
         ("cover", None, "has no patch"),
+        ("thread.mbx", "v6.1", "is a whole thread: it has replies (Re: [PATCH 1/3] fs/a.c: line 1 of CODE)"),
     ],
 )
 def test_what_is_no_series_is_refused(
@@ -119,6 +120,12 @@ def test_what_is_no_series_is_refused(
         (here / "two" / name).write_text("no mail")
     for patch in patches(tree, here / "cover").glob("000[123]-*"):
         patch.unlink()
+    mails = [file.read_text() for file in sorted(patches(tree, here / "thread").iterdir())]
+    # A reader proposes what git would apply.
+    reply = (
+        mails[1].replace("Subject: ", "Subject: Re: ").replace("a/fs/a.c", "a/fs/b.c").replace("b/fs/a.c", "b/fs/b.c")
+    )
+    (here / "thread.mbx").write_text("".join([*mails, reply]))
     with pytest.raises(ConfigError) as refused:
         find_patch_series(open_repository(tree), series, base)
     assert words in str(refused.value)

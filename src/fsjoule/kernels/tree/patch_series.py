@@ -7,14 +7,18 @@ files that a series touches. The commits stay in the scratch repository, and not
 from __future__ import annotations
 
 import logging
+import mailbox
 import re
+import shlex
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.plaintext import plain_line
 from fsjoule.kernels.source_tree import CHECKOUT_S, has_changes, own_git
 from fsjoule.kernels.tree.commits import Line, described, first_parents
 from fsjoule.kernels.tree.repository import Repository
@@ -64,6 +68,8 @@ def find_patch_series(repository: Repository, series: str, base: str | None = No
 
 def _applied(repository: Repository, path: Path, base: str | None) -> Line:
     files = _patch_files(path)
+    for file in files:
+        _check_replies(file)
     onto = repository.revision(base or _own_base(repository, files) or "HEAD")
     tip = _apply(repository, files, onto.commit, base or onto.describe)
     commits = first_parents(repository, tip, onto.commit)
@@ -85,6 +91,15 @@ def _patch_files(path: Path) -> Sequence[Path]:
         several = f"several series: {', '.join(each.name for each in mailboxes)}" if mailboxes else "no patch (*.patch)"
         raise ConfigError(f"{path} has {several}", hint="name the file of one series")
     return patches or mailboxes
+
+
+def _check_replies(file: Path) -> None:
+    """Raise ConfigError for a thread with its replies: git would apply what a reader of the patches proposes, too."""
+    with closing(mailbox.mbox(file, create=False)) as mails:
+        replies = [subject for mail in mails if (subject := str(mail["Subject"])).lower().startswith("re:")]
+    if replies:
+        hint = f"b4 am -m {shlex.quote(str(file))} -o series makes a series of it"
+        raise ConfigError(f"{file} is a whole thread: it has replies ({plain_line(replies[0])})", hint=hint)
 
 
 def _own_base(repository: Repository, files: Sequence[Path]) -> str | None:
