@@ -70,6 +70,15 @@ def test_untestable_clusters_leave_the_truth_in_the_set() -> None:
     assert [run.says for run in runs].count("right") >= 39
 
 
+@pytest.mark.parametrize(("loss", "expected", "boots"), [(0.002, "right", 22), (0.0, "nothing there", 9)])
+def test_a_loss_far_below_what_seeds_do_is_found(loss: float, expected: str, boots: int) -> None:
+    """In guest time: all positions have what a seed does, and a search that took it for noise found nothing."""
+    case = Case("", loss, effect=0.002, noise=0.0002, seeds=0.01, positions=200)
+    runs = [ours(World.draw(case, np.random.default_rng([10, trial])), seed=trial) for trial in range(20)]
+    assert {run.says for run in runs} == {expected}
+    assert np.mean([run.boots for run in runs]) <= boots
+
+
 @pytest.mark.parametrize("method", [git_bisect, bayesect, pinpoint])
 def test_other_methods_find_what_is_plain_to_see(method: Bisector) -> None:
     case = Case("", 0.05, noise=0.004, positions=64, budget=400)

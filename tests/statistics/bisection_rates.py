@@ -31,6 +31,8 @@ CASES: Final = (
     Case("no change, stalls", 0.0, stalls=0.05),
     Case("no change, drift", 0.0, drift=0.003),
     Case("gain of 5 %", -0.05),
+    Case("0.2 %, seeds 1 %", 0.002, effect=0.002, noise=0.0002, seeds=0.01),
+    Case("no change, seeds 1 %", 0.0, effect=0.002, noise=0.0002, seeds=0.01),
 )
 METHODS: Final[dict[str, Bisector]] = {
     "fsjoule": ours,

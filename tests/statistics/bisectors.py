@@ -13,7 +13,7 @@ from scipy import stats
 
 from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer
 from fsjoule.statistics.bisection.posterior import PlainBootEvidence
-from fsjoule.statistics.bisection.question import BisectionEvidence, BisectionQuestion, BootFigures
+from fsjoule.statistics.bisection.question import BisectionEvidence, BisectionQuestion, BootFigures, Purpose
 from fsjoule.statistics.bisection.step import step_of
 
 Floats = npt.NDArray[np.float64]
@@ -26,7 +26,8 @@ class Case:
 
     A position is bad from a random one on, by `loss`. `stalls` of the boots lose between 5 and 50 % more. Each boot is
     worse than the one before by `drift`, and walks by `walk`. `holes` of the positions cannot be tested, in clusters of
-    eight on average. `effect` is the smallest loss that matters.
+    eight on average. `effect` is the smallest loss that matters. With `seeds` the figures of all positions move
+    together from one repetition to the next, as those of a board in guest time do.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Case:
     drift: float = 0.0
     walk: float = 0.0
     holes: float = 0.0
+    seeds: float = 0.0
     gain: float = 0.0
     positions: int = 1000
     budget: int = 250
@@ -51,7 +53,8 @@ class World:
     gained: int
     untestable: frozenset[int]
     noise: Floats
-    booted: list[int] = field(default_factory=list[int])
+    levels: Floats
+    booted: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     @classmethod
     def draw(cls, case: Case, rng: np.random.Generator) -> World:
@@ -63,12 +66,20 @@ class World:
         boots = 4 * case.budget
         stalled = np.where(rng.random(boots) < case.stalls, -np.log1p(-rng.uniform(0.05, 0.5, boots)), 0.0)
         drift = case.drift * np.arange(boots) + np.cumsum(rng.normal(0, case.walk, boots))
-        return cls(case, first_bad, gained, frozenset(holes), rng.normal(0, case.noise, boots) + stalled + drift)
+        noise = rng.normal(0, case.noise, boots) + stalled + drift
+        levels = rng.normal(0, case.seeds, (len(Purpose), boots))
+        return cls(case, first_bad, gained, frozenset(holes), noise, levels)
 
-    def boot(self, position: int) -> float:
+    def seed(self, position: int, purpose: Purpose = Purpose.SEARCH) -> tuple[int, int]:
+        """The seed of the next boot: a position's boots have one after the other, each way of confirming its own."""
+        kind = list(Purpose).index(Purpose.SEARCH if purpose in {Purpose.END, Purpose.REFERENCE} else purpose)
+        return kind, self.booted.count((position, kind))
+
+    def boot(self, position: int, purpose: Purpose = Purpose.SEARCH) -> float:
         change = self.case.loss * (position >= self.first_bad) - self.case.gain * (position >= self.gained)
-        figure = float(self.noise[len(self.booted)]) + change
-        self.booted.append(position)
+        seed = self.seed(position, purpose)
+        figure = float(self.noise[len(self.booted)] + self.levels[seed]) + change
+        self.booted.append((position, seed[0]))
         return figure
 
     def more(self) -> bool:
@@ -104,7 +115,9 @@ def ours(world: World, *, seed: int) -> Run:
             evidence = BisectionEvidence(evidence.boots, evidence.untestable | {step.position})
             continue
         number = len(evidence.boots)
-        boot = BootFigures(step.position, number, (world.boot(step.position),), "", step.purpose, step.variant)
+        board = f"seed {world.seed(step.position, step.purpose)}" if case.seeds else ""
+        figures = (world.boot(step.position, step.purpose),)
+        boot = BootFigures(step.position, number, figures, board, step.purpose, step.variant)
         evidence = BisectionEvidence((*evidence.boots, boot), evidence.untestable)
         search = search.after(boot)
     says: dict[AnswerKind, Says] = {
@@ -211,4 +224,4 @@ def _p_values(one: Floats, other: Floats) -> Floats:
 
 
 def _run(world: World, says: Says, error: float = 0.0) -> Run:
-    return Run(says, len(world.booted), len(set(world.booted)), error)
+    return Run(says, len(world.booted), len({position for position, _ in world.booted}), error)

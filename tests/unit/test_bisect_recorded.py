@@ -78,6 +78,19 @@ def test_each_run_has_a_level_of_its_own_and_one_kernel_alone_says_nothing() -> 
     assert told[0].figures[0] < told[1].figures[0], "larger is worse"
 
 
+def test_each_seed_of_a_run_has_a_level_if_kernels_share_it() -> None:
+    pairs = [
+        (replace(boot("a", n, 80.0 + n), repetition=1 + n // 2), position) for n, position in enumerate([0, 9, 9, 0])
+    ]
+    told = recorded_boots([*pairs, (replace(boot("a", 9, 80.0), repetition=9), 0)], FIGURES[:1], seeded=True)
+    assert [(each.position, each.board) for each in told] == [
+        (0, "run a 1"),
+        (9, "run a 1"),
+        (9, "run a 2"),
+        (0, "run a 2"),
+    ]
+
+
 @dataclass
 class Known(EarlierRuns):
     """Two earlier runs of the ends; remembers for which kernels it was asked."""

@@ -44,7 +44,8 @@ class Asked:
     `repository` identifies the repository (`kernels.source_tree.Revision`), `good` and `bad` are commits. `select`
     names the measurements of the suite that count, all without one. `figures` are `<measurement> <metric>`, `effects`
     the least losses that matter by metric, as fractions. `noise` is
-    that of earlier boots, by figure. `config` are the texts of kernel configuration fragments.
+    that of earlier boots, by figure. `config` are the texts of kernel configuration fragments. `seeded` says that boots
+    of all kernels with one seed share their chance, as they do in guest time.
     """
 
     made_utc: str
@@ -64,6 +65,7 @@ class Asked:
     simulated: bool
     noise: dict[str, KnownNoise] = field(default_factory=dict[str, KnownNoise])
     config: tuple[str, ...] = ()
+    seeded: bool = False
     schema: Literal["fsjoule.bisection/1"] = SCHEMA
     event: Literal["asked"] = "asked"
 
@@ -190,13 +192,17 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class RecordedBoot:
-    """A boot of an earlier run: its number in the run; figures and their steps by `<measurement> <metric>`."""
+    """A boot of an earlier run: its number in the run; figures and their steps by `<measurement> <metric>`.
+
+    Boots of one run and one repetition have one seed.
+    """
 
     run_id: str
     boot: int
     started_utc: str
     figures: dict[str, float | None]
     steps: dict[str, float] = field(default_factory=dict[str, float])
+    repetition: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,7 @@ def asked_of(request: BisectRequest, choice: RunRequest, repository: Repository,
         simulated=request.environment.profile.simulated,
         noise=_noise(request.index, choice, request.environment.profile, request.metrics),
         config=config,
+        seeded=request.environment.profile.guest_time,
     )
 
 
@@ -163,13 +164,16 @@ def check_budget(asked: Asked, line: CommitLine) -> None:
 def _noise(
     index: str | None, choice: RunRequest, profile: BoardProfile, metrics: tuple[Metric, ...]
 ) -> dict[str, KnownNoise]:
-    """The noise of each figure in earlier boots on this board, by the figure's name."""
+    """The noise of each figure in earlier boots on this board, by the figure's name.
+
+    Unknown in guest time, where a kernel's boots differ by their seeds, and seeds are compared with themselves.
+    """
     if index is None:
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
     names = {content_of(name): name for name in choice.filesystems}
     with open_index(index) as opened:
-        by_test = known_noise(points(opened, where, metrics=metrics), metrics)
+        by_test = {} if profile.guest_time else known_noise(points(opened, where, metrics=metrics), metrics)
     return {
         f"{file_name(names.get(key.filesystem, key.filesystem))}-{key.workload.split()[0]} {metric.value}": noise
         for (series, metric), noise in by_test.items()

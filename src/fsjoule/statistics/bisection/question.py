@@ -72,7 +72,8 @@ class BootFigures:
     """One boot: `figures` has the logarithm of each metric, signed so that larger is worse; NaN is absent.
 
     `number` is its place in time on its board. Boots of another time (recorded runs) belong to a board name of their
-    own, because the level may have moved in between; their numbers are negative. A reverted boot is one of the bad end
+    own, because the level may have moved in between; their numbers are negative. So do boots of one seed, if seeds move
+    the figures of all positions alike. A reverted boot is one of the bad end
     without that position. `steps` are the shares by which a clock may have rounded each metric; empty without one.
     """
 

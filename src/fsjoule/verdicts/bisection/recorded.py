@@ -17,24 +17,29 @@ from fsjoule.statistics.bisection.question import BootFigures, Purpose
 from fsjoule.store.bisection import RecordedBoot
 from fsjoule.verdicts.bisection.figures import metric_of, worse
 
-# Each run has a level and a slope of its own in the filters; the newest count.
-_MOST_RUNS: Final = 8
+# Each level has a slope of its own in the filters; the newest count.
+_MOST_LEVELS: Final = 8
 
 
-def recorded_boots(found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[str]) -> tuple[BootFigures, ...]:
-    """Boots with the position of each one's kernel, as evidence; runs with one position only say nothing of a loss."""
+def recorded_boots(
+    found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[str], *, seeded: bool = False
+) -> tuple[BootFigures, ...]:
+    """Boots with the position of each one's kernel, as evidence; a level with one position only tells of no loss.
+
+    Each run has a level; if boots are `seeded`, each of its repetitions.
+    """
     runs: dict[str, list[tuple[RecordedBoot, int]]] = defaultdict(list)
     for each, position in found:
-        runs[each.run_id].append((each, position))
+        runs[f"run {each.run_id}" + f" {each.repetition}" * seeded].append((each, position))
     telling = {run: boots for run, boots in runs.items() if len({position for _, position in boots}) > 1}
-    newest = sorted(telling, key=lambda run: (telling[run][0][0].started_utc, run))[-_MOST_RUNS:]
+    newest = sorted(telling, key=lambda run: (telling[run][0][0].started_utc, run))[-_MOST_LEVELS:]
     last = max((each.boot for run in newest for each, _ in telling[run]), default=0)
     return tuple(
         BootFigures(
             position=position,
             number=each.boot - last - 1,
             figures=tuple(worse(figure, each.figures.get(figure)) for figure in figures),
-            board=f"run {run}",
+            board=run,
             purpose=Purpose.RECORDED,
             steps=tuple(each.steps.get(figure, 0.0) for figure in figures),
         )
@@ -89,4 +94,5 @@ def _boot(
         if step := max((step_in(each, metric) for each in told), default=0.0):
             steps[figure] = step
     started = min(each.started_utc for all_ in measured.values() for each in all_)
-    return RecordedBoot(run_id, boot, started, found, steps)
+    repetition = min(each.repetition for all_ in measured.values() for each in all_)
+    return RecordedBoot(run_id, boot, started, found, steps, repetition)

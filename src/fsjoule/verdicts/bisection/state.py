@@ -133,7 +133,7 @@ class BisectionState:
             (each, images[kernel.image]) for kernel in self.recorded for each in kernel.boots if kernel.image in images
         ]
         return BisectionEvidence(
-            boots=(*recorded_boots(found, self.asked.figures), *fresh),
+            boots=(*recorded_boots(found, self.asked.figures, seeded=self.asked.seeded), *fresh),
             untestable=frozenset(
                 position[kernel.commit] for kernel in skipped if kernel.commit in position and kernel.is_plain
             ),
@@ -201,7 +201,8 @@ class BisectionState:
             position=self.line.commits.index(kernel.without or kernel.commit),
             number=event.number,
             figures=tuple(worse(figure, event.figures.get(figure)) for figure in self.asked.figures),
-            board=event.board,
+            # What a seed does to a figure it does to all kernels: its boots have a level of their own.
+            board=f"seed {event.seed}" if self.asked.seeded else event.board,
             purpose=event.purpose,
             variant=variant,
             steps=tuple(event.steps.get(figure, 0.0) for figure in self.asked.figures),
