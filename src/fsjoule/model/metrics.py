@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 from typing import Final, Self
 
@@ -53,19 +53,20 @@ class Use(Flag):
 class MetricRow:
     """All about one metric.
 
-    `unit` is empty for a ratio. `less` and `more` are the words for a change. `name` is the full name, `short` that of
-    a table's column, `header` says figure and unit in one (default: the unit). `figure` takes it from a measurement; a
-    `metered` one has an uncertainty of the meter's. `step` is the share of a figure by which its clock rounds; None if
-    no such clock made it. `with_card` takes it with the projected card. `column` is its name in the index and in JSON,
-    where a `_uncertainty` follows if it has one. `fio`, `timed`, `held` and `crashes` say where a figure of fio's jobs,
-    of timed operations, of held states and of crash states appears; None if those do not have it. `decimals` are those
-    of one measurement's figure (None: the facts of a measurement have it in other words), `most_decimals` those of a
-    mean.
-    `as_energy` puts it beside the energies in an answer; the change of a `speed` is a factor. `steady` says that its
-    spread on a board in guest time is known (docs/deterministic-figures.md). `seldom` says that only some measurements
-    have it: those in guest time, those of an image. `small` are factor and unit where only three decimals are shown.
+    `metric` is its name for users, `unit` is empty for a ratio. `less` and `more` are the words for a change. `name` is
+    the full name, `short` that of a table's column, `header` says figure and unit in one (default: the unit). `figure`
+    takes it from a measurement; a `metered` one has an uncertainty of the meter's. `step` is the share of a figure by
+    which its clock rounds; None if no such clock made it. `with_card` takes it with the projected card. `column` is its
+    name in the index and in JSON, where a `_uncertainty` follows if it has one. `fio`, `timed`, `held` and `crashes`
+    say where a figure of fio's jobs, of timed operations, of held states and of crash states appears; None if those do
+    not have it. `decimals` are those of one measurement's figure (None: the facts of a measurement have it in other
+    words), `most_decimals` those of a mean. `as_energy` puts it beside the energies in an answer; the change of a
+    `speed` is a factor. `steady` says that its spread on a board in guest time is known
+    (docs/deterministic-figures.md). `seldom` says that only some measurements have it: those in guest time, those of an
+    image. `small` are factor and unit where only three decimals are shown.
     """
 
+    metric: str = field(kw_only=False)
     unit: str
     less: str
     more: str
@@ -112,10 +113,11 @@ def fio_step(measurement: Measurement) -> Figure:
     return _FIO_TICK_S * (2 if isinstance(work, FioWorkload) and work.verifies else 1) / time_s
 
 
-def _per_mib(count: str, use: Use) -> MetricRow:
+def _per_mib(metric: str, count: str, use: Use) -> MetricRow:
     """A count of instructions for each MiB, of boards in guest time, or whose processor counts."""
     words, column = count.replace("-", " "), count.replace("-", "_")
     return MetricRow(
+        metric,
         unit="1/MiB",
         less=f"fewer {words}",
         more=f"more {words}",
@@ -132,9 +134,10 @@ def _per_mib(count: str, use: Use) -> MetricRow:
     )
 
 
-def _of_operation(count: str, use: Use) -> MetricRow:
+def _of_operation(metric: str, count: str, use: Use) -> MetricRow:
     words = count.replace("-", " ")
     return MetricRow(
+        metric,
         unit="",
         less=f"fewer {words}",
         more=f"more {words}",
@@ -161,312 +164,278 @@ class Metric(StrEnum):
     _value_: str
     row: MetricRow
 
-    def __new__(cls, name: str, row: MetricRow) -> Self:
-        metric = str.__new__(cls, name)
-        metric._value_ = name
+    def __new__(cls, row: MetricRow) -> Self:
+        metric = str.__new__(cls, row.metric)
+        metric._value_ = row.metric
         metric.row = row
         return metric
 
-    THROUGHPUT = (
+    THROUGHPUT = MetricRow(
         "throughput",
-        MetricRow(
-            unit="MiB/s",
-            less="slower",
-            more="faster",
-            name="throughput",
-            short="throughput",
-            figure=lambda m: m.throughput_mib_per_s,
-            step=fio_step,
-            with_card=lambda p: p.both_mib_per_s,
-            column="throughput_mib_per_s",
-            fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
-            more_is_better=True,
-            speed=True,
-            steady=True,
-            decimals=3,
-        ),
+        unit="MiB/s",
+        less="slower",
+        more="faster",
+        name="throughput",
+        short="throughput",
+        figure=lambda m: m.throughput_mib_per_s,
+        step=fio_step,
+        with_card=lambda p: p.both_mib_per_s,
+        column="throughput_mib_per_s",
+        fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+        more_is_better=True,
+        speed=True,
+        steady=True,
+        decimals=3,
     )
-    IOPS = (
+    IOPS = MetricRow(
         "iops",
-        MetricRow(
-            unit="1/s",
-            less="fewer IOPS",
-            more="more IOPS",
-            name="IOPS",
-            short="IOPS",
-            header="IOPS",
-            figure=lambda m: m.iops,
-            step=fio_step,
-            column="iops",
-            fio=Use.PAGE,
-            more_is_better=True,
-            steady=True,
-            decimals=1,
-            most_decimals=0,
-        ),
+        unit="1/s",
+        less="fewer IOPS",
+        more="more IOPS",
+        name="IOPS",
+        short="IOPS",
+        header="IOPS",
+        figure=lambda m: m.iops,
+        step=fio_step,
+        column="iops",
+        fio=Use.PAGE,
+        more_is_better=True,
+        steady=True,
+        decimals=1,
+        most_decimals=0,
     )
-    DURATION = (
+    DURATION = MetricRow(
         "duration",
-        MetricRow(
-            unit="s",
-            less="less time",
-            more="more time",
-            name="time on the board",
-            short="time",
-            figure=lambda m: m.duration_s if m.duration_uncertainty_s is None else m.duration,
-            with_card=lambda p: p.both_s,
-            column="duration_s",
-            timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
-            speed=True,
-            steady=True,
-            decimals=4,
-        ),
+        unit="s",
+        less="less time",
+        more="more time",
+        name="time on the board",
+        short="time",
+        figure=lambda m: m.duration_s if m.duration_uncertainty_s is None else m.duration,
+        with_card=lambda p: p.both_s,
+        column="duration_s",
+        timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+        speed=True,
+        steady=True,
+        decimals=4,
     )
-    POWER = (
+    POWER = MetricRow(
         "power",
-        MetricRow(
-            unit="W",
-            less="less power",
-            more="more power",
-            name="mean power",
-            short="power",
-            figure=lambda m: m.energy.mean_power_w if m.energy else None,
-            column="mean_power_w",
-            fio=Use.PAGE,
-            timed=Use.PAGE | Use.POINTS,
-            metered=True,
-            decimals=4,
-        ),
+        unit="W",
+        less="less power",
+        more="more power",
+        name="mean power",
+        short="power",
+        figure=lambda m: m.energy.mean_power_w if m.energy else None,
+        column="mean_power_w",
+        fio=Use.PAGE,
+        timed=Use.PAGE | Use.POINTS,
+        metered=True,
+        decimals=4,
     )
-    ENERGY = (
+    ENERGY = MetricRow(
         "energy",
-        MetricRow(
-            unit="mJ/MiB",
-            less="less energy",
-            more="more energy",
-            name="energy per MiB",
-            short="energy",
-            figure=lambda m: m.energy_mj_per_mib,
-            with_card=lambda p: p.both_mj_per_mib,
-            column="energy_mj_per_mib",
-            fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
-            metered=True,
-            as_energy=True,
-            steady=True,
-            decimals=3,
-        ),
+        unit="mJ/MiB",
+        less="less energy",
+        more="more energy",
+        name="energy per MiB",
+        short="energy",
+        figure=lambda m: m.energy_mj_per_mib,
+        with_card=lambda p: p.both_mj_per_mib,
+        column="energy_mj_per_mib",
+        fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+        metered=True,
+        as_energy=True,
+        steady=True,
+        decimals=3,
     )
-    NET_ENERGY = (
+    NET_ENERGY = MetricRow(
         "net-energy",
-        MetricRow(
-            unit="mJ/MiB",
-            less="less net energy",
-            more="more net energy",
-            name="net energy per MiB",
-            short="net",
-            header="net mJ/MiB",
-            figure=lambda m: m.energy_net_mj_per_mib,
-            column="energy_net_mj_per_mib",
-            fio=Use.PAGE,
-            metered=True,
-            decimals=3,
-        ),
+        unit="mJ/MiB",
+        less="less net energy",
+        more="more net energy",
+        name="net energy per MiB",
+        short="net",
+        header="net mJ/MiB",
+        figure=lambda m: m.energy_net_mj_per_mib,
+        column="energy_net_mj_per_mib",
+        fio=Use.PAGE,
+        metered=True,
+        decimals=3,
     )
-    OPERATION_ENERGY = (
+    OPERATION_ENERGY = MetricRow(
         "operation-energy",
-        MetricRow(
-            unit="mJ",
-            less="less energy",
-            more="more energy",
-            name="energy",
-            short="energy",
-            figure=lambda m: m.energy.gross_mj if m.energy else None,
-            with_card=lambda p: p.both_mj,
-            column="energy_mj",
-            timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
-            metered=True,
-            as_energy=True,
-            decimals=2,
-            most_decimals=1,
-        ),
+        unit="mJ",
+        less="less energy",
+        more="more energy",
+        name="energy",
+        short="energy",
+        figure=lambda m: m.energy.gross_mj if m.energy else None,
+        with_card=lambda p: p.both_mj,
+        column="energy_mj",
+        timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+        metered=True,
+        as_energy=True,
+        decimals=2,
+        most_decimals=1,
     )
-    OPERATION_NET_ENERGY = (
+    OPERATION_NET_ENERGY = MetricRow(
         "operation-net-energy",
-        MetricRow(
-            unit="mJ",
-            less="less net energy",
-            more="more net energy",
-            name="net energy",
-            short="net",
-            header="net mJ",
-            figure=lambda m: m.energy.net_mj if m.energy else None,
-            column="energy_net_mj",
-            timed=Use.PAGE,
-            metered=True,
-            decimals=2,
-            most_decimals=1,
-        ),
+        unit="mJ",
+        less="less net energy",
+        more="more net energy",
+        name="net energy",
+        short="net",
+        header="net mJ",
+        figure=lambda m: m.energy.net_mj if m.energy else None,
+        column="energy_net_mj",
+        timed=Use.PAGE,
+        metered=True,
+        decimals=2,
+        most_decimals=1,
     )
-    CPU = (
+    CPU = MetricRow(
         "cpu",
-        MetricRow(
-            unit="s/MiB",
-            less="less CPU time",
-            more="more CPU time",
-            name="CPU time per MiB",
-            short="CPU time",
-            header="CPU s/MiB",
-            figure=lambda m: m.cpu_s_per_mib,
-            column="cpu_s_per_mib",
-            fio=Use.JUDGED | Use.KERNELS | Use.POINTS | Use.ALLURE,
-            steady=True,
-            decimals=4,
-            most_decimals=4,
-            small=(1000.0, "ms/MiB"),
-        ),
+        unit="s/MiB",
+        less="less CPU time",
+        more="more CPU time",
+        name="CPU time per MiB",
+        short="CPU time",
+        header="CPU s/MiB",
+        figure=lambda m: m.cpu_s_per_mib,
+        column="cpu_s_per_mib",
+        fio=Use.JUDGED | Use.KERNELS | Use.POINTS | Use.ALLURE,
+        steady=True,
+        decimals=4,
+        most_decimals=4,
+        small=(1000.0, "ms/MiB"),
     )
-    WRITE_AMPLIFICATION = (
+    WRITE_AMPLIFICATION = MetricRow(
         "write-amplification",
-        MetricRow(
-            unit="",
-            less="less written",
-            more="more written",
-            name="write amplification",
-            short="write ampl.",
-            header="write ampl.",
-            figure=lambda m: m.write_amplification,
-            column="write_amplification",
-            fio=Use.JUDGED | Use.PAGE | Use.ALLURE,
-            only_writes=True,
-            decimals=3,
-            most_decimals=2,
-        ),
+        unit="",
+        less="less written",
+        more="more written",
+        name="write amplification",
+        short="write ampl.",
+        header="write ampl.",
+        figure=lambda m: m.write_amplification,
+        column="write_amplification",
+        fio=Use.JUDGED | Use.PAGE | Use.ALLURE,
+        only_writes=True,
+        decimals=3,
+        most_decimals=2,
     )
-    ERASES = (
+    ERASES = MetricRow(
         "erases",
-        MetricRow(
-            unit="1/MiB",
-            less="fewer erasures",
-            more="more erasures",
-            name="erased blocks per MiB",
-            short="erasures",
-            header="erased/MiB",
-            figure=lambda m: m.erases_per_mib,
-            column="erases_per_mib",
-            fio=Use.PAGE,
-            only_writes=True,
-            seldom=True,
-            decimals=2,
-            most_decimals=2,
-        ),
+        unit="1/MiB",
+        less="fewer erasures",
+        more="more erasures",
+        name="erased blocks per MiB",
+        short="erasures",
+        header="erased/MiB",
+        figure=lambda m: m.erases_per_mib,
+        column="erases_per_mib",
+        fio=Use.PAGE,
+        only_writes=True,
+        seldom=True,
+        decimals=2,
+        most_decimals=2,
     )
-    P99_LATENCY = (
+    P99_LATENCY = MetricRow(
         "p99-latency",
-        MetricRow(
-            unit="ms",
-            less="lower p99",
-            more="higher p99",
-            name="99th percentile of latency",
-            short="p99",
-            header="p99 ms",
-            figure=lambda m: m.fio.latency_ms(99) if m.fio else None,
-            column="latency_p99_ms",
-            fio=Use.JUDGED | Use.POINTS,
-        ),
+        unit="ms",
+        less="lower p99",
+        more="higher p99",
+        name="99th percentile of latency",
+        short="p99",
+        header="p99 ms",
+        figure=lambda m: m.fio.latency_ms(99) if m.fio else None,
+        column="latency_p99_ms",
+        fio=Use.JUDGED | Use.POINTS,
     )
-    INSTRUCTIONS = ("instructions", _per_mib(_ALL, Use.JUDGED | Use.POINTS))
-    OPERATION_INSTRUCTIONS = ("operation-instructions", _of_operation(_ALL, Use.JUDGED | Use.POINTS))
+    INSTRUCTIONS = _per_mib("instructions", _ALL, Use.JUDGED | Use.POINTS)
+    OPERATION_INSTRUCTIONS = _of_operation("operation-instructions", _ALL, Use.JUDGED | Use.POINTS)
     # Of no use beside their sum, unless somebody asks which of both has changed.
-    KERNEL_INSTRUCTIONS = ("kernel-instructions", _per_mib(_KERNEL, Use.NONE))
-    OPERATION_KERNEL_INSTRUCTIONS = ("operation-kernel-instructions", _of_operation(_KERNEL, Use.NONE))
-    USER_INSTRUCTIONS = ("user-instructions", _per_mib(_USER, Use.NONE))
-    OPERATION_USER_INSTRUCTIONS = ("operation-user-instructions", _of_operation(_USER, Use.NONE))
+    KERNEL_INSTRUCTIONS = _per_mib("kernel-instructions", _KERNEL, Use.NONE)
+    OPERATION_KERNEL_INSTRUCTIONS = _of_operation("operation-kernel-instructions", _KERNEL, Use.NONE)
+    USER_INSTRUCTIONS = _per_mib("user-instructions", _USER, Use.NONE)
+    OPERATION_USER_INSTRUCTIONS = _of_operation("operation-user-instructions", _USER, Use.NONE)
 
-    SIZE = (
+    SIZE = MetricRow(
         "size",
-        MetricRow(
-            unit="MiB",
-            less="smaller",
-            more="larger",
-            name="size on the medium",
-            short="size",
-            figure=lambda m: m.image_bytes / MIB if m.image_bytes else None,
-            column="image_mib",
-            fio=Use.PAGE,
-            timed=Use.PAGE,
-            steady=True,
-            seldom=True,
-            decimals=2,
-            most_decimals=2,
-        ),
+        unit="MiB",
+        less="smaller",
+        more="larger",
+        name="size on the medium",
+        short="size",
+        figure=lambda m: m.image_bytes / MIB if m.image_bytes else None,
+        column="image_mib",
+        fio=Use.PAGE,
+        timed=Use.PAGE,
+        steady=True,
+        seldom=True,
+        decimals=2,
+        most_decimals=2,
     )
 
-    STATE_POWER = (
+    STATE_POWER = MetricRow(
         "state-power",
-        MetricRow(
-            unit="W",
-            less="less power",
-            more="more power",
-            name="power of a held state",
-            short="power",
-            figure=lambda m: m.energy.mean_power_w if m.held and m.energy else None,
-            column="state_power_w",
-            held=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
-            metered=True,
-            steady=True,
-            decimals=4,
-            most_decimals=4,
-        ),
+        unit="W",
+        less="less power",
+        more="more power",
+        name="power of a held state",
+        short="power",
+        figure=lambda m: m.energy.mean_power_w if m.held and m.energy else None,
+        column="state_power_w",
+        held=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+        metered=True,
+        steady=True,
+        decimals=4,
+        most_decimals=4,
     )
-    INTERRUPTS = (
+    INTERRUPTS = MetricRow(
         "interrupts",
-        MetricRow(
-            unit="1/s",
-            less="fewer interrupts",
-            more="more interrupts",
-            name="interrupts a second",
-            short="interrupts",
-            figure=lambda m: m.held.interrupts_per_s if m.held else None,
-            column="interrupts_per_s",
-            held=Use.JUDGED | Use.PAGE | Use.POINTS | Use.ALLURE,
-            steady=True,
-            seldom=True,
-            decimals=2,
-            most_decimals=2,
-        ),
+        unit="1/s",
+        less="fewer interrupts",
+        more="more interrupts",
+        name="interrupts a second",
+        short="interrupts",
+        figure=lambda m: m.held.interrupts_per_s if m.held else None,
+        column="interrupts_per_s",
+        held=Use.JUDGED | Use.PAGE | Use.POINTS | Use.ALLURE,
+        steady=True,
+        seldom=True,
+        decimals=2,
+        most_decimals=2,
     )
-    RESUME = (
+    RESUME = MetricRow(
         "resume",
-        MetricRow(
-            unit="s",
-            less="a faster resume",
-            more="a slower resume",
-            name="time to resume",
-            short="resume",
-            figure=lambda m: m.held.resume_s if m.held else None,
-            column="resume_s",
-            held=Use.JUDGED | Use.PAGE | Use.POINTS | Use.ALLURE,
-            seldom=True,
-            decimals=3,
-        ),
+        unit="s",
+        less="a faster resume",
+        more="a slower resume",
+        name="time to resume",
+        short="resume",
+        figure=lambda m: m.held.resume_s if m.held else None,
+        column="resume_s",
+        held=Use.JUDGED | Use.PAGE | Use.POINTS | Use.ALLURE,
+        seldom=True,
+        decimals=3,
     )
 
     # From 1: no losses and some would have no ratio.
-    CRASH_LOSSES = (
+    CRASH_LOSSES = MetricRow(
         "crash-losses",
-        MetricRow(
-            unit="",
-            less="fewer losses",
-            more="more losses",
-            name="crash states that lose + 1",
-            short="losses + 1",
-            header="losses + 1",
-            figure=lambda m: 1.0 + m.crash.losses if m.crash else None,
-            column="crash_losses_from_1",
-            crashes=Use.JUDGED,
-            decimals=0,
-            most_decimals=1,
-        ),
+        unit="",
+        less="fewer losses",
+        more="more losses",
+        name="crash states that lose + 1",
+        short="losses + 1",
+        header="losses + 1",
+        figure=lambda m: 1.0 + m.crash.losses if m.crash else None,
+        column="crash_losses_from_1",
+        crashes=Use.JUDGED,
+        decimals=0,
+        most_decimals=1,
     )
 
     @property
