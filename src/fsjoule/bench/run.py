@@ -12,8 +12,7 @@ from datetime import date
 from typing import Final, Protocol
 
 from fsjoule.bench.boots import BootKey, Boots, CurrentBoot, boot_key
-from fsjoule.bench.crash.check import CrashWork
-from fsjoule.bench.crash.flash import FlashWork
+from fsjoule.bench.crash.check import CrashWork, FlashWork
 from fsjoule.bench.crash.shared import Claim, Share, SharedStates
 from fsjoule.bench.crash.update import UpdateWork
 from fsjoule.bench.damage import Flakey, PowerLoss
