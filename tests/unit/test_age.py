@@ -18,8 +18,8 @@ from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Measurement, Planne
 from fsjoule.model.age import Age
 from fsjoule.model.filesystem import content_of, file_name
 from fsjoule.ports import CommandResult
-from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.options import BenchOptions
+from fsjoule.runs.request import aged_filesystems, filesystems_again
 from fsjoule.suites import Planning, StorageSpace, check_aged, plan_entries, suite
 from fsjoule.suites.ageing import MOST_TURNS, replay
 from fsjoule.suites.profile import profile_names

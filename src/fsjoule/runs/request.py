@@ -1,10 +1,10 @@
-"""A user's request for a run: options with every name checked."""
+"""A user's request for a run: options with every name checked, and each filesystem at each age that is asked for."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from _pytest.mark.expression import Expression
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.filesystems import modules_of, named_filesystems
+from fsjoule.filesystems import filesystem, modules_of, named_filesystems
 from fsjoule.kernels import check_kernel
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.layers import named_stacks, named_storages
@@ -27,11 +27,11 @@ from fsjoule.model import (
     RunStatus,
     TimedWorkload,
 )
+from fsjoule.model.age import DEFAULT_FILL, NEW, Age, days_of
 from fsjoule.model.crash import check_state_name
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.layer import NO_LAYERS, stack_of
-from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import (
     DEFAULT_KERNEL,
@@ -44,6 +44,8 @@ from fsjoule.runs.options import (
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.suites import Suite, suite, suite_of
+from fsjoule.suites.ageing import MOST_TURNS, turns, usage_of
+from fsjoule.suites.profile import profile_names
 from fsjoule.verdicts.filesystems import rule_of
 
 # Each repetition is a boot: this many take at least a day. A policy's budget has the same limit.
@@ -59,6 +61,9 @@ _COUNTING_HINT: Final = (
 )
 # The emulator tells the pages of programs from the kernel by a 32-bit address.
 _COUNTED: Final = "armhf"
+_AGE: Final = "age"
+_MOST_FILL: Final = 95
+_LARGEST_AGE_SEED: Final = 999_999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,3 +421,63 @@ def _why_not_counted(environment: lab.EnvironmentFile) -> str:
     if architecture != _COUNTED:
         return f"the board {profile.name} is {architecture}: instructions can be counted on 32-bit ARM only"
     return ""
+
+
+def aged_filesystems(names: Iterable[str], options: BenchOptions) -> tuple[str, ...]:
+    """The filesystems at the ages of `--age`. Raises ConfigError for a wrong age or profile, also of a name's own."""
+    names = tuple(names)
+    ages = _ages(options)
+    if ages != (None,) and (already := [name for name in names if filesystem(name).age]):
+        raise ConfigError(f"--age: {already[0]} has an age already", hint="give the one or the other")
+    aged = tuple(filesystem(age.aged(name)).name if age else name for name in names for age in ages)
+    _check_ages([age for name in aged if (age := filesystem(name).age)])
+    return aged
+
+
+def filesystems_again(options: BenchOptions) -> tuple[str, ...] | None:
+    """The filesystems that are given to a run which goes on, at their ages; None if none are. Raises ConfigError."""
+    given = [each.name for each in fields(BenchOptions) if each.name.split("_")[0] == _AGE]
+    if options.fs is None and all(getattr(options, name) is None for name in given):
+        return None
+    if options.fs is None and options.suite is None:
+        raise ConfigError("--age: a run that goes on has its own ages", hint="leave --age out, or give --fs as well")
+    names = suite(options.suite or "").filesystems if options.fs is None else options.fs
+    return aged_filesystems(named_filesystems(names), options)
+
+
+def _ages(options: BenchOptions) -> tuple[Age | None, ...]:
+    texts = listed(options.age, option="--age") if options.age is not None else (NEW,)
+    fill = DEFAULT_FILL if options.age_fill is None else options.age_fill
+    seed = 1 if options.age_seed is None else options.age_seed
+    if not texts:
+        raise ConfigError("--age names no age", hint="for example --age 0,1y,5y")
+    if all(text == NEW for text in texts):
+        if (options.age_profile, options.age_fill, options.age_seed) != (None, None, None):
+            raise ConfigError("--age-profile, --age-fill and --age-seed are of aged filesystems", hint="--age 0,1y,5y")
+        return (None,)
+    if options.age_profile is None:
+        hint = f"--age-profile {' or '.join(profile_names())} says what the device does in that time"
+        raise ConfigError("--age needs a profile of use", hint=hint)
+    if not 1 <= fill <= _MOST_FILL:
+        raise ConfigError(f"--age-fill {fill}: it is out of range", hint=f"choose 1 to {_MOST_FILL} percent")
+    if not 1 <= seed <= _LARGEST_AGE_SEED:
+        raise ConfigError(f"--age-seed {seed}: it is out of range", hint=f"choose 1 to {_LARGEST_AGE_SEED}")
+    ages = (None if text == NEW else Age(days_of(text), options.age_profile, fill, seed) for text in texts)
+    return tuple(dict.fromkeys(ages))
+
+
+def _check_ages(ages: Iterable[Age]) -> None:
+    """Raise ConfigError for an unknown profile, and for two ages that are replayed as the same."""
+    saturated: dict[tuple[str, int, int], Age] = {}
+    for age in dict.fromkeys(ages):
+        usage_of(age)
+        if turns(age) < MOST_TURNS:
+            continue
+        other = saturated.setdefault((age.profile, age.fill, age.seed), age)
+        if other != age:
+            days = age.days * MOST_TURNS / turns(age)
+            raise ConfigError(
+                f"{other.name} and {age.name} are the same: {age.profile} writes its card {MOST_TURNS:g} times in "
+                f"{days:.0f} days, and more is not replayed",
+                hint=f"choose one of them, and ages below {days:.0f}d",
+            )
