@@ -126,7 +126,7 @@ def test_a_recipe_may_lie_outside_the_checkout_and_needs_files_for_its_root(tmp_
     with pytest.raises(ConfigError, match="unknown image recipe"):
         load_recipe(recipes_folder(), str(tmp_path / "none.toml"))
     (tmp_path / "binary.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"binary.toml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"binary.toml: the recipe cannot be read"):
         load_recipe(recipes_folder(), str(tmp_path / "binary.toml"))
 
 

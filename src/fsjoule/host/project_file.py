@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import absolute
-from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, parse_toml, wrong_value
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 NAME: Final = "fsjoule.toml"
 _VARIABLE: Final = "FSJOULE_PROJECT"
 _TABLES: Final = ("suites", "filesystems")
-_LARGEST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def project_table(name: str) -> ProjectTable | None:
     file = project_file()
     if file is None:
         return None
-    text = _text(file)
+    text = config_text(file, "the project's file", hint=_hint())
     document = parse_toml(text, file)
     for key, value in document.items():
         known = key in _TABLES
@@ -79,17 +78,6 @@ def project_file() -> Path | None:
         if os.path.lexists(folder / ".git"):
             return None
     return None
-
-
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_LARGEST_BYTES + 1)
-        if len(content) > _LARGEST_BYTES:
-            raise ConfigError("the project's file is larger than 1 MiB", file=file, hint=_hint())
-        return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the project's file cannot be read: {error}", file=file) from error
 
 
 def _hint() -> str:

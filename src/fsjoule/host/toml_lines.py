@@ -1,4 +1,4 @@
-"""TOML texts whose errors are reported with file, line and key, which the standard library's parser lacks."""
+"""Files of the user's: texts, and TOML whose errors are reported with file, line and key."""
 
 from __future__ import annotations
 
@@ -6,17 +6,32 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.inside import MIB
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+T = TypeVar("T")
+
 _MISSPELT = ("unexpected_keyword_argument", "extra_forbidden")
 _HEADER = re.compile(r"^\s*\[{1,2}\s*([^\[\]]+?)\s*\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"""^\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
+
+
+def config_text(file: Path, what: str, *, hint: str | None = None, most_bytes: int = MIB) -> str:
+    """The text of a file of the user's; `what` names it in messages. Raises ConfigError."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise ConfigError(f"{what} is larger than {most_bytes / MIB:g} MiB", file=file, hint=hint)
+        return content.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{what} cannot be read: {error}", file=file, hint=hint) from error
 
 
 def parse_toml(text: str, file: Path) -> dict[str, Any]:
@@ -39,6 +54,16 @@ def only_table(text: str, file: Path, name: str, *, hint: str) -> Any:  # noqa: 
     if not isinstance(document.get(name), dict):
         raise ConfigError(f"no table [{name}]", file=file, line=1, hint=hint)
     return document[name]
+
+
+def validated(kind: type[T], value: object, text: str, file: Path, *, hint: str, within: Sequence[str] = ()) -> T:
+    """A value of a TOML text as pydantic reads it; `within` is the path of its table. Raises ConfigError."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - it takes longer to import than most files take
+
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise wrong_value(error, text, file, hint=hint, within=within) from error
 
 
 def path_of(error: ValidationError) -> list[str]:

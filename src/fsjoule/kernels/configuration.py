@@ -14,6 +14,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import cache_key
 from fsjoule.host.paths import project_dir
+from fsjoule.host.toml_lines import config_text
 from fsjoule.kernels.recipe import Recipe
 
 _SET: Final = re.compile(r"(CONFIG_\w+)=(.+)")
@@ -95,10 +96,8 @@ def _fragment(given: str) -> str:
     if parse_config(given):
         return given
     file = Path(given).expanduser()
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "give a file with lines CONFIG_NAME=y, or one such line itself"
-        raise ConfigError(f"the fragment {given!r} cannot be read: {error}", hint=hint) from error
+    text = config_text(
+        file, f"the fragment {given!r}", hint="give a file with lines CONFIG_NAME=y, or one such line itself"
+    )
     check_fragment(text, file=file)
     return text

@@ -14,7 +14,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem
 from fsjoule.hooks import offered, twice
 from fsjoule.host.paths import project_dir
-from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, parse_toml, path_of, wrong_value
 from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, Sector, overlap
 from fsjoule.layers import LAYERS
 from fsjoule.model import DEFAULT_RECIPE, MarkLine
@@ -351,10 +351,7 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
     files = recipe_files(folder)
     own = Path(name).expanduser()
     if name not in files and own.suffix == ".toml" and own.is_file():
-        try:
-            text = own.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", file=own, hint="a recipe is a text in UTF-8") from error
+        text = config_text(own, "the recipe", hint="a recipe is a text in UTF-8")
         return parse_recipe(text, name=own.stem, file=own.resolve())
     if name not in files:
         raise ConfigError.unknown("image recipe", name, sorted(files))

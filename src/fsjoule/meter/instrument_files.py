@@ -11,12 +11,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final, cast
 
-from pydantic import TypeAdapter, ValidationError
-
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.files import write_file
 from fsjoule.host.paths import meters_dir
-from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, parse_toml, validated
 from fsjoule.model.instrument_file import Accuracy, Calibrated, Certificate, InstrumentFile, RoomTemperature, Shunt
 
 _HINT: Final = "docs/meter.md#instrument-files explains the file; fsjoule meter calibrate writes one"
@@ -58,12 +56,9 @@ def file_of(serial_number: str) -> Path:
 def read_instrument_file(serial_number: str) -> InstrumentFile | None:
     """The meter's file; None if it has none. Raises ConfigError with file and line."""
     path = file_of(serial_number)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the instrument file cannot be read: {error}", file=path, hint=_HINT) from error
+    text = config_text(path, "the instrument file", hint=_HINT)
     file = _parsed(text, path)
     if file.serial_number != serial_number:
         raise ConfigError(
@@ -95,10 +90,7 @@ def _parsed(text: str, path: Path) -> InstrumentFile:
         for name in cast("dict[str, object]", table) if isinstance(table, dict) else ():
             if name not in _KEYS[key]:
                 raise _wrong(f"unknown key {name!r} in [{key}]", text, path, key, name)
-    try:
-        file = TypeAdapter(InstrumentFile).validate_python(document)
-    except ValidationError as error:
-        raise wrong_value(error, text, path, hint=_HINT) from error
+    file = validated(InstrumentFile, document, text, path, hint=_HINT)
     for (table, key), (least, most) in _LIMITS.items():
         value = getattr(getattr(file, table), key, None)
         if value is not None and not (least <= value <= most and math.isfinite(value)):

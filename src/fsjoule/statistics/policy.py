@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of, only_table, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, only_table, validated
 from fsjoule.model.metrics import JUDGED_METRICS, Metric
 
 _TABLE: Final = "gate"
@@ -47,19 +47,13 @@ def read_policy(file: Path | None) -> Policy:
     """The file's policy, or the default without a file. Raises ConfigError."""
     if file is None:
         return Policy()
-    try:
-        return parse_policy(file.read_text(encoding="utf-8"), file=file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the policy cannot be read: {error}", file=file, hint="see env/gate.toml") from error
+    return parse_policy(config_text(file, "the policy", hint="see env/gate.toml"), file=file)
 
 
 def parse_policy(text: str, *, file: Path) -> Policy:
     """Parse a policy from TOML; `file` is for messages. Raises ConfigError with file and line."""
     table = only_table(text, file, _TABLE, hint=_HINT)
-    try:
-        policy = TypeAdapter(Policy).validate_python(table)
-    except ValidationError as error:
-        raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
+    policy = validated(Policy, table, text, file, hint=_HINT, within=[_TABLE])
     if policy.least_pairs > policy.budget_pairs:
         raise ConfigError(
             f"least_pairs = {policy.least_pairs} is more than budget_pairs = {policy.budget_pairs}: there would "

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import KIB, FioWorkload, IoPattern, size_label
+from fsjoule.host.toml_lines import config_text
+from fsjoule.model import FioWorkload, IoPattern, size_label
 from fsjoule.model.operation import fio_bytes, fio_seconds
 from fsjoule.suites import fio_options
 from fsjoule.suites.suite import Suite
@@ -195,7 +196,8 @@ def _sections(file: Path) -> Iterator[_Section]:
     """The jobs of a file, by fio's rules: a section that begins with `global` is the default of those after it."""
     defaults: dict[str, _Value] = {}
     section: _Section | None = None
-    for number, written in enumerate(_text(file).splitlines(), start=1):
+    text = config_text(file, "the job file", hint=_HINT, most_bytes=_LARGEST_BYTES)
+    for number, written in enumerate(text.splitlines(), start=1):
         line = re.split("[;#]", written, maxsplit=1)[0].strip()
         if not line:
             continue
@@ -219,14 +221,3 @@ def _sections(file: Path) -> Iterator[_Section]:
         section.values[name] = _Value(value.strip() if "=" in line else "1", number)
     if section and not section.name.startswith("global"):
         yield section
-
-
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_LARGEST_BYTES + 1)
-        if len(content) > _LARGEST_BYTES:
-            raise ConfigError(f"the job file is larger than {_LARGEST_BYTES // KIB} KiB", file=file, hint=_HINT)
-        return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the job file cannot be read: {error}", file=file, hint=_HINT) from error

@@ -7,10 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of, only_table, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, only_table, validated
 
 HOURS_PER_DAY: Final = 24
 _TABLE: Final = "profile"
@@ -92,10 +92,7 @@ def profile_of(name: str) -> tuple[str, UsageProfile]:
     """A profile by name, or from a file (`own.toml`, `./own`), with its name. Raises ConfigError."""
     if name.endswith(_SUFFIX) or "/" in name:
         file = Path(name)
-        try:
-            return file.name.removesuffix(_SUFFIX), _parse_profile(file.read_text(encoding="utf-8"), file=file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the profile cannot be read: {error}", file=file, hint=_HINT) from error
+        return file.name.removesuffix(_SUFFIX), _parse_profile(config_text(file, "the profile", hint=_HINT), file=file)
     if name not in profile_names():
         raise ConfigError(
             f"unknown profile {name!r}", hint=f"choose from {', '.join(profile_names())}, or name a file: own.toml"
@@ -107,10 +104,7 @@ def profile_of(name: str) -> tuple[str, UsageProfile]:
 def _parse_profile(text: str, *, file: Path) -> UsageProfile:
     """Parse a profile; `file` is for messages. Raises ConfigError with file and line."""
     table = only_table(text, file, _TABLE, hint=_HINT)
-    try:
-        profile = TypeAdapter(UsageProfile).validate_python(table)
-    except ValidationError as error:
-        raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
+    profile = validated(UsageProfile, table, text, file, hint=_HINT, within=[_TABLE])
     if profile.fsynced_mib_per_day > profile.writes.mib_per_day:
         raise ConfigError(
             f"fsyncs_per_hour: {profile.fsyncs_per_hour:g} fsyncs of {profile.writes.block_kib} KiB are "

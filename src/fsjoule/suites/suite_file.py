@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of, only_table, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, only_table, validated, wrong_value
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload, Workload
 from fsjoule.model.operation import FlakeyModel, Hazard, HeldState, StateKind
 from fsjoule.model.workload import (
@@ -328,16 +328,10 @@ def suite_name(file: Path) -> str:
 
 def read_suite(file: Path, name: str = "") -> Suite:
     """The suite of a TOML file, by default of its name. Raises ConfigError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the suite cannot be read: {error}", file=file, hint=_HINT) from error
+    text = config_text(file, "the suite", hint=_HINT)
     name = name or suite_name(file)
     table = only_table(text, file, _TABLE, hint=_HINT)
-    try:
-        read = _SuiteTable.model_validate(table)
-    except ValidationError as error:
-        raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
+    read = validated(_SuiteTable, table, text, file, hint=_HINT, within=[_TABLE])
     workloads: dict[str, Workload] = {}
     contents: dict[str, bytes] = {}
     for number, each in enumerate(read.workload):

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError
-from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
+from fsjoule.host.toml_lines import config_text, line_of, parse_toml, validated
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import choose
@@ -71,14 +71,8 @@ class MatrixJob:
 
 def read_matrix(file: Path) -> Matrix:
     """The matrix of a TOML file. Raises ConfigError with file and line."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the matrix cannot be read: {error}", file=file, hint=_HINT) from error
-    try:
-        matrix = Matrix.model_validate(parse_toml(text, file))
-    except ValidationError as error:
-        raise wrong_value(error, text, file, hint=_HINT) from error
+    text = config_text(file, "the matrix", hint=_HINT)
+    matrix = validated(Matrix, parse_toml(text, file), text, file, hint=_HINT)
     everything = {job.name for job in _jobs(matrix, dict.fromkeys(matrix.boards))}
     for name in matrix.leave_out:
         if name not in everything:

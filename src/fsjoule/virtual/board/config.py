@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.host.toml_lines import line_of, parse_toml
+from fsjoule.host.toml_lines import config_text, line_of, parse_toml
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import MIB
 from fsjoule.virtual.board.power import PowerCoefficients
@@ -265,11 +265,7 @@ class BoardConfig:
 
         Raises ConfigError with line and advice.
         """
-        try:
-            text = file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            hint = "labgrid/virtual/board.toml is an example to start from"
-            raise ConfigError(f"the board's config cannot be read: {error}", file=file, hint=hint) from error
+        text = config_text(file, "the board's config", hint="labgrid/virtual/board.toml is an example to start from")
         try:
             config = _BOARD.validate_python(parse_toml(text, file))
         except ValidationError as error:
