@@ -12,7 +12,8 @@ import pytest
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
-from fsjoule.ci.gitlab.kept_runs import Registry, push_runs
+from fsjoule.ci.gitlab.kept_runs import push_runs
+from fsjoule.ci.gitlab.server import GitLabProject
 
 PROJECT = Path(__file__).parents[2]
 
@@ -22,7 +23,7 @@ def server(tmp_path: Path) -> Generator[GitLab]:
     """It has the runs of four nights of the default branch."""
     Nights().write(tmp_path / "nightly", 4)
     with gitlab_server("another") as gitlab:
-        push_runs(Registry(gitlab.url, gitlab.project, JOB_TOKEN), [tmp_path / "nightly"])
+        push_runs(GitLabProject(gitlab.url, gitlab.project, JOB_TOKEN), [tmp_path / "nightly"])
         yield gitlab
 
 

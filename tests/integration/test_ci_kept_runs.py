@@ -11,7 +11,8 @@ from command_line import CommandLine
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from nights import Nights
 
-from fsjoule.ci.gitlab.kept_runs import PACKAGE, Registry, pull_runs, push_runs
+from fsjoule.ci.gitlab.kept_runs import PACKAGE, pull_runs, push_runs
+from fsjoule.ci.gitlab.server import GitLabProject
 from fsjoule.store.reader import load_run
 
 FILE = "run.tar.zst"
@@ -44,7 +45,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     """The packages of five nights, by name, version and file."""
     folders = NIGHTS.write(tmp_path_factory.mktemp("results"), 5)
     with gitlab_server("another") as gitlab:
-        assert push_runs(Registry(gitlab.url, gitlab.project, JOB_TOKEN), folders).uploaded == len(folders)
+        assert push_runs(GitLabProject(gitlab.url, gitlab.project, JOB_TOKEN), folders).uploaded == len(folders)
         return dict(gitlab.packages)
 
 
@@ -163,7 +164,7 @@ def test_no_run_is_an_error(fsjoule: CommandLine, tmp_path: Path) -> None:
 
 def test_a_package_is_downloaded_up_to_its_limit(server: GitLab, tmp_path: Path) -> None:
     server.packages[PACKAGE, NIGHT, FILE] = b"no archive" * 100
-    where = Registry(server.url, server.project, JOB_TOKEN)
+    where = GitLabProject(server.url, server.project, JOB_TOKEN)
     for most_bytes, why in (
         (999, "it is too large for a run folder"),
         (1000, "its archive is damaged: invalid header"),

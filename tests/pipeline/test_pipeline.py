@@ -23,7 +23,8 @@ from lab_leftovers import assert_free, assert_nothing_left
 from pipeline_runner import Pipeline
 from waiting import wait_for
 
-from fsjoule.ci.gitlab.kept_runs import Registry, push_runs
+from fsjoule.ci.gitlab.kept_runs import push_runs
+from fsjoule.ci.gitlab.server import GitLabProject
 from fsjoule.host.paths import cache_dir
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
@@ -164,7 +165,7 @@ def test_no_change(project: Project) -> None:
     assert not failed_tests(artifacts / folder_of("fsjoule:report") / "report")
     assert "history of 0 earlier builds" in log
     # As the default branch's jobs do.
-    registry = Registry(project.gitlab.url, project.gitlab.project, JOB_TOKEN)
+    registry = GitLabProject(project.gitlab.url, project.gitlab.project, JOB_TOKEN)
     assert push_runs(registry, [folder]).uploaded == 1
 
 

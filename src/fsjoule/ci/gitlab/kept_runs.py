@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
@@ -21,7 +21,7 @@ import requests
 from gitlab.exceptions import GitlabGetError
 from gitlab.v4.objects import Project
 
-from fsjoule.ci.gitlab.server import needed, told_without_token
+from fsjoule.ci.gitlab.server import GitLabProject, needed, told_without_token
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.store.archive import ARCHIVE_SUFFIX, digest_table, pack_run, unpack_run
 from fsjoule.store.folder import RUN_NAME
@@ -36,15 +36,6 @@ _MOST_BYTES: Final = 1 << 30
 _PART_BYTES: Final = 1 << 20
 _TOO_LARGE: Final = "it is too large for a run folder"
 _AHEAD: Final = timedelta(days=1)  # clocks differ
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """The package registry of the project that a job belongs to, and the job's token."""
-
-    server: str
-    project: str
-    token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +56,18 @@ class FetchedRuns:
     problems: tuple[str, ...]
 
 
-def registry_of(variables: Mapping[str, str]) -> Registry | str:
-    """The registry that GitLab's variables name, or why there is none. Raises ConfigError if some are missing."""
+def registry_of(variables: Mapping[str, str]) -> GitLabProject | str:
+    """The project of GitLab's variables and the job's token, for its package registry, or why there is none.
+
+    Raises ConfigError if some are missing.
+    """
     token = variables.get(_TOKEN, "").strip()
     if not token:
         return f"this is not a GitLab job ({_TOKEN} is not set)"
-    return Registry(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
+    return GitLabProject(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
 
 
-def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
+def push_runs(where: GitLabProject, paths: Iterable[Path]) -> Pushed:
     """Upload the run folders at and below `paths` that the registry does not have.
 
     Raises ConfigError if there is no run folder, GitLabError when the server cannot be reached or refuses.
@@ -99,7 +93,7 @@ def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
     return Pushed(uploaded, known_before, tuple(problems))
 
 
-def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> FetchedRuns:
+def pull_runs(where: GitLabProject, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> FetchedRuns:
     """Download those of the `most` newest run folders that are not in the folder `into` yet.
 
     A folder that has more than `most_bytes`, cannot be unpacked or is not a run is named and left out. Raises
@@ -167,7 +161,7 @@ class _Session(requests.Session):
 
 
 @contextmanager
-def _project(where: Registry, what: str) -> Generator[Project]:
+def _project(where: GitLabProject, what: str) -> Generator[Project]:
     hint = "in Settings, CI/CD, Job token permissions: jobs of this project need its package registry (docs/ci.md)"
     with (
         told_without_token(where.token, f"{what} of {where.server}", hint),

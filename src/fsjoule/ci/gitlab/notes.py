@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, inert, needed, signed_in, text_of_a_job
+from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, GitLabProject, inert, needed, signed_in, text_of_a_job
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.report.allure.documents import TRENDS
 from fsjoule.report.markdown import without_mentions
@@ -150,15 +150,6 @@ def _number(variables: Mapping[str, str], name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Issues:
-    """Where issues belong."""
-
-    server: str
-    project: str
-    token: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Issue:
     """`marker` is the hidden first line, by which the issue of the same question is found."""
 
@@ -167,14 +158,14 @@ class Issue:
     text: str
 
 
-def issues_of(variables: Mapping[str, str]) -> Issues | str:
+def issues_of(variables: Mapping[str, str]) -> GitLabProject | str:
     """The project and token of GitLab's variables, or why no issue can be made. Raises ConfigError."""
     if not variables.get("CI_PROJECT_ID"):
         return "this is no job of GitLab (CI_PROJECT_ID is not set)"
     token = variables.get(TOKEN_VARIABLE, "").strip()
     if not token:
         return f"no token ({TOKEN_VARIABLE} is not set)"
-    return Issues(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
+    return GitLabProject(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
 
 
 def issue_of(told: str, job: GitLabJob) -> Issue:
@@ -189,7 +180,7 @@ def issue_of(told: str, job: GitLabJob) -> Issue:
     return Issue(first, title[:_LONGEST_TITLE], inert(told.rstrip()) + "\n" + (f"\n{below}\n" if below else ""))
 
 
-def post_issue(where: Issues, issue: Issue) -> str:
+def post_issue(where: GitLabProject, issue: Issue) -> str:
     """Make the issue or update the question's own; returns what was done. Raises GitLabError, without the token."""
     what = f"the issue in project {where.project} at {where.server} could not be written"
     # GitLab looks for mentions in titles, too, but lists show them as they are written.

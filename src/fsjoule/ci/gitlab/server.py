@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,6 +25,15 @@ _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 _MOST_BYTES: Final = MIB
 # What GitLab would do for a text: a quick action at the start of a line.
 _QUICK_ACTION: Final = re.compile(r"^(\s*)/", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class GitLabProject:
+    """A project, and a token for it."""
+
+    server: str
+    project: str
+    token: str = field(repr=False)
 
 
 def text_of_a_job(file: Path) -> str | None:
