@@ -6,10 +6,9 @@ import gzip
 import io
 import lzma
 import os
-import shutil
 import tarfile
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Self, cast
@@ -58,6 +57,14 @@ def tar_within(archive: Path | IO[bytes], most_bytes: int) -> Generator[tarfile.
         reader = cast("IO[bytes]", _BoundedFile(content, most_bytes))
         with tarfile.open(fileobj=reader, mode="r:") as members:
             yield members
+
+
+def parts_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    """The content of a member that is a file, in parts."""
+    content = archive.extractfile(member)
+    assert content is not None, "it is a file"
+    while part := content.read(_PART_BYTES):
+        yield part
 
 
 def unzipped(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
@@ -167,10 +174,8 @@ def _unpack(members: tarfile.TarFile, into: Path, left_bytes: int) -> None:
             left_bytes -= member.size  # of a sparse file with its holes
             if left_bytes < 0:
                 raise ValueError("its files have too many bytes")
-            content = members.extractfile(member)
-            assert content is not None, "it is a file"
-            with content, path.open("wb") as file:
-                shutil.copyfileobj(content, file, _PART_BYTES)
+            with path.open("wb") as file:
+                file.writelines(parts_of(members, member))
         else:
             raise ValueError(f"{member.name!r} is neither a file, a folder nor a link")
     _link(links, into)  # last, so that no file is written through one

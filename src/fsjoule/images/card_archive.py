@@ -36,7 +36,7 @@ from fsjoule.host.cache.stages import (
 from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.host.inside import MIB
 from fsjoule.host.json_text import json_text
-from fsjoule.host.unpacking import DAMAGED, MOST_TREE_BYTES, ZSTD_MAGIC, tar_within
+from fsjoule.host.unpacking import DAMAGED, MOST_TREE_BYTES, ZSTD_MAGIC, parts_of, tar_within
 from fsjoule.images.card_image import CardImage, build_card, emulator
 from fsjoule.kernels.sources import kernel_choices
 from fsjoule.model import DEFAULT_RECIPE
@@ -48,7 +48,6 @@ _EXPORT: Final = "fsjoule image export FILE writes one"
 # What a card that is in the cache needs there. A root partition is only needed to build one.
 _STAGES: Final = ("emulator", "boot_loader", "kernel", "userland", "card")
 _PLACE: Final = re.compile(rf"(?:{'|'.join(_STAGES)})/[A-Za-z0-9_][A-Za-z0-9._+~-]*-[0-9a-f]{{16}}")
-_PART_BYTES: Final = 1 << 16
 _HEADERS_BYTES: Final = 256 * MIB
 _MODES: Final = 0o1777  # a cache has no program that runs as another user
 
@@ -177,7 +176,7 @@ def _unpack(file: Path, into: Path) -> CardArchive:
 def _head(file: Path, archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> CardArchive:
     if member is None or member.name != _HEAD or not member.isreg() or not 0 <= member.size <= MIB:
         raise _no_archive(file, f"does not begin with {_HEAD}")
-    content = b"".join(_parts(archive, member))
+    content = b"".join(parts_of(archive, member))
     found = TypeAdapter(dict[str, Any]).validate_json(content)
     if found.get("schema") == _SCHEMA and found.get("version") != _VERSION:
         raise ConfigError(
@@ -211,7 +210,7 @@ def _unpack_entries(
             left_bytes -= member.size
             if member.size < 0 or left_bytes < 0:
                 raise ValueError("its files have too many bytes")
-            _write(path, _parts(archive, member), member.size)
+            _write(path, parts_of(archive, member), member.size)
             path.chmod(member.mode & _MODES)
         else:
             raise ValueError(f"{member.name[:200]!r} is neither a file, a folder nor a link")
@@ -219,13 +218,6 @@ def _unpack_entries(
         path.symlink_to(target)
     for path, mode in reversed(modes):  # a folder's own last, in case that it forbids to write into it
         path.chmod(mode)
-
-
-def _parts(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    content = archive.extractfile(member)
-    assert content is not None, "it is a file"
-    while part := content.read(_PART_BYTES):
-        yield part
 
 
 def _write(path: Path, parts: Iterator[bytes], size: int) -> None:

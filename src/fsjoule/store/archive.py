@@ -19,7 +19,7 @@ import pyarrow as pa
 from fsjoule.errors import ResultError
 from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.host.inside import DOCUMENT_BYTES, MIB, TRACE_BYTES, read_inside, wrong_name
-from fsjoule.host.unpacking import DAMAGED, tar_within
+from fsjoule.host.unpacking import DAMAGED, parts_of, tar_within
 from fsjoule.store.folder import CHECKSUMS_FILE, MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE, decode_checksums
 from fsjoule.store.reader import run_files
 
@@ -31,7 +31,6 @@ _TABLE_SUFFIX: Final = ".sha256"
 _MOST_NAMES: Final = 3  # measurements/<name>/<file>
 # Of each file: a header of one block or more, and what fills its last block.
 _HEADERS_BYTES: Final = 2048
-_PART_BYTES: Final = 1 << 16
 _MODE: Final = 0o644
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([^/\n]+)/([^\n]+)")
 _TOO_MANY: Final = "it has too many files for a run folder"
@@ -145,7 +144,7 @@ def unpack_run(
                 if path not in lacking:
                     raise ResultError(f"{path} is twice in its archive")
                 lacking.remove(path)
-                if _write(into / name / path, _parts(archive, member)) != table[path]:
+                if _write(into / name / path, parts_of(archive, member)) != table[path]:
                     raise ResultError(f"its archive is damaged: {path} has another digest")
     except DAMAGED as error:
         raise ResultError(f"its archive is damaged: {error}") from error
@@ -169,7 +168,7 @@ def _table(archive: tarfile.TarFile, member: tarfile.TarInfo | None, name: str, 
     if not 0 <= member.size <= DOCUMENT_BYTES:
         raise ResultError("the table of its archive has an impossible size")
     table: dict[str, str] = {}
-    for number, text in enumerate(b"".join(_parts(archive, member)).decode().splitlines(), start=1):
+    for number, text in enumerate(b"".join(parts_of(archive, member)).decode().splitlines(), start=1):
         line = _LINE.fullmatch(text)
         if line is None or line[2] != name or line[3] in table:
             raise ResultError(f"the table of its archive is damaged: line {number}")
@@ -188,13 +187,6 @@ def _table(archive: tarfile.TarFile, member: tarfile.TarInfo | None, name: str, 
 
 def _encode(name: str, table: Mapping[str, str]) -> bytes:
     return "".join(f"{table[path]}  {name}/{path}\n" for path in sorted(table)).encode()
-
-
-def _parts(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
-    content = archive.extractfile(member)
-    assert content is not None, "it is a file"
-    while part := content.read(_PART_BYTES):
-        yield part
 
 
 def _write(path: Path, parts: Iterator[bytes]) -> str:
