@@ -6,17 +6,12 @@ They are not in the index, because that can be deleted and made again. Copies fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from fsjoule.errors import ResultError
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.document_folder import add_document, read_documents
-from fsjoule.store.documents import check_schema, parse
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 SCHEMA: Final = "fsjoule.confirmation/1"
 FOLDER: Final = "confirmations"
@@ -67,24 +62,12 @@ def keep(folder: Path, confirmation: Confirmation) -> Path:
 
 def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
     """All confirmations of a folder, oldest first, and the faults of unreadable ones; empty without a folder."""
-    documents, faults = read_documents(folder, _read)
+    documents, faults = read_documents(folder, Confirmation, SCHEMA, _check)
     return sorted(documents, key=lambda each: each.made_utc), faults
 
 
-def _read(content: bytes) -> Confirmation:
-    document, content = parse(content)
-    check_schema(document, SCHEMA, "it")
-    confirmation = _adapter().validate_json(content, strict=True)
+def _check(confirmation: Confirmation) -> None:
     for name in ("nominated_ratio", "ratio", "smallest_effect", "alpha", "beta", "hidden_by"):
         value: float | None = getattr(confirmation, name)
         if value is not None and not value > 0:
             raise ResultError(f"{name}: {value:g} is not a positive number")
-    return confirmation
-
-
-@cache
-def _adapter() -> TypeAdapter[Confirmation]:
-    """Made when there is something to read: most trends have no confirmation, and pydantic takes its time."""
-    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415
-
-    return TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(Confirmation))

@@ -9,13 +9,18 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.files import write_file
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
+from fsjoule.store.documents import check_schema, parse
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -39,10 +44,10 @@ def add_document(folder: Path, made_utc: str, words: str, document: object) -> P
     return path
 
 
-def read_documents(folder: Path, read: Callable[[bytes], T]) -> tuple[list[T], list[str]]:
+def read_documents(folder: Path, kind: type[T], schema: str, check: Callable[[T], None]) -> tuple[list[T], list[str]]:
     """All documents of a folder by their names, and the faults of unreadable ones; empty without a folder.
 
-    `read` raises ValueError or ResultError for what is no such document.
+    `check` raises ValueError or ResultError for values that no such document has.
     """
     documents: list[T] = []
     try:
@@ -57,10 +62,22 @@ def read_documents(folder: Path, read: Callable[[bytes], T]) -> tuple[list[T], l
         try:
             content = read_inside(folder, name, at_most=DOCUMENT_BYTES)
             if content is not None:
-                documents.append(read(content))
+                document, content = parse(content)
+                check_schema(document, schema, "it")
+                value: T = _adapter(kind).validate_json(content, strict=True)
+                check(value)
+                documents.append(value)
         except (ValueError, ResultError) as error:
             faults.append(f"{shown(folder, name)}: {error}")
     return documents, faults
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Made when there is something to read: most folders have nothing, and pydantic takes its time."""
+    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415
+
+    return TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(kind))
 
 
 def is_document_name(name: str) -> bool:

@@ -12,18 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from fsjoule.errors import ResultError
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.store.document_folder import add_document, read_documents
-from fsjoule.store.documents import check_schema, parse
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 SCHEMA: Final = "fsjoule.states/1"
 FOLDER: Final = "states"
@@ -114,7 +109,7 @@ def add_states(folder: Path, document: StatesDocument) -> Path:
 
 def read_states(folder: Path) -> tuple[list[StatesDocument], list[str]]:
     """All documents of a folder, and the faults of unreadable ones; empty without a folder."""
-    return read_documents(folder, _read)
+    return read_documents(folder, StatesDocument, SCHEMA, _check)
 
 
 def read_restarts(folders: Iterable[Path]) -> tuple[list[Restart], list[str]]:
@@ -128,10 +123,7 @@ def read_restarts(folders: Iterable[Path]) -> tuple[list[Restart], list[str]]:
     return sorted(found, key=lambda each: each.made_utc), faults
 
 
-def _read(content: bytes) -> StatesDocument:
-    parsed, content = parse(content)
-    check_schema(parsed, SCHEMA, "it")
-    document = _adapter().validate_json(content, strict=True)
+def _check(document: StatesDocument) -> None:
     datetime.strptime(document.made_utc, _TIME)  # noqa: DTZ007 - ends in Z
     for state in (*document.kept, *document.taken_back):
         if not state.id:
@@ -142,12 +134,3 @@ def _read(content: bytes) -> StatesDocument:
             raise ResultError(f"ratio: {state.ratio:g} is not a positive number")
     for restart in document.restarts:
         datetime.strptime(restart.made_utc, _SECOND)  # noqa: DTZ007 - ends in Z
-    return document
-
-
-@cache
-def _adapter() -> TypeAdapter[StatesDocument]:
-    """Made when there is something to read: pydantic takes its time."""
-    from pydantic import ConfigDict, TypeAdapter, with_config  # noqa: PLC0415
-
-    return TypeAdapter(with_config(ConfigDict(extra="forbid", allow_inf_nan=False))(StatesDocument))
