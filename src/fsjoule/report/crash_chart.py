@@ -17,7 +17,6 @@ from fsjoule.report.svg import Rows, draw, specification
 
 _HEIGHT: Final = 260
 _TIMES_HEIGHT: Final = 150
-_KINDS: Final = {"write": "stroke", "lasting write (FUA)": "diamond", "discard": "cross"}
 
 
 def crash_chart(log: WriteLog, losses: Collection[int], *, width: int, simulated: bool) -> str:

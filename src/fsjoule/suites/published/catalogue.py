@@ -29,7 +29,6 @@ class PublishedRow:
     """A publication's figures for one fio workload on one filesystem."""
 
     throughput_mib_per_s: float
-    power_mean_w: float
     energy_mj_per_mib: float
     source: str
 
@@ -46,13 +45,10 @@ def row_for(suite: str, filesystem: str, workload: Workload) -> PublishedRow | N
     publication = _compared_with(suite)
     if publication is None:
         return None
-    throughput, power, energy = (
-        _figure(publication, filesystem, workload.slug, quantity)
-        for quantity in (Quantity.THROUGHPUT, Quantity.POWER, Quantity.ENERGY)
+    throughput, energy = (
+        _figure(publication, filesystem, workload.slug, quantity) for quantity in (Quantity.THROUGHPUT, Quantity.ENERGY)
     )
-    if throughput is None or power is None or energy is None:
-        return None
-    return PublishedRow(throughput, power, energy, publication.source)
+    return None if throughput is None or energy is None else PublishedRow(throughput, energy, publication.source)
 
 
 def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -> float | None:
