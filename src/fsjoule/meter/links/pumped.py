@@ -14,10 +14,10 @@ import select
 import subprocess
 import termios
 from contextlib import suppress
-from typing import Final, Self
+from typing import Final
 
 from fsjoule.host import process
-from fsjoule.meter.links.streams import TtyStream
+from fsjoule.meter.links.streams import Stream, TtyStream
 
 # As much as Linux lets an ordinary user have (/proc/sys/fs/pipe-max-size).
 _PIPE_BYTES: Final = 1 << 20
@@ -25,7 +25,7 @@ _READ_BYTES: Final = 1 << 16
 _VMIN: Final = 6
 
 
-class PumpedTty:
+class PumpedTty(Stream):
     """See Stream. Raises what TtyStream raises, and MissingToolError."""
 
     reconnects = False
@@ -70,9 +70,3 @@ class PumpedTty:
         process.stop(self._pump)
         os.close(self._bytes)
         self._tty.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

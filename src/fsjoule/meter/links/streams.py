@@ -67,9 +67,11 @@ class Stream(Protocol):
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class TelnetDecoder:
@@ -137,7 +139,7 @@ def _send_all(port: socket.socket | int, send: Callable[[memoryview], int], data
             rest = rest[send(rest) :]
 
 
-class NetworkStream:
+class NetworkStream(Stream):
     """A port that ser2net serves, raw or with `telnet`."""
 
     # ser2net may keep a connection open whose terminal is gone, and then serves the port again only after its end.
@@ -185,12 +187,6 @@ class NetworkStream:
             except ValueError as error:  # who reads has closed it meanwhile, in another thread
                 raise ConnectionError("the connection has been closed") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
 
 class PortError(MeterError):
     """A port exists but cannot be opened."""
@@ -209,7 +205,7 @@ class PortHeldError(PortError):
         )
 
 
-class TtyStream:
+class TtyStream(Stream):
     """A terminal of this computer, held exclusively. pyserial's SerialException is an OSError.
 
     Raises PortHeldError if another program has it open. A lock (flock, which pyserial and picocom heed) and TIOCEXCL
@@ -261,12 +257,6 @@ class TtyStream:
 
     def close(self) -> None:
         self._serial.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _held(path: str) -> tuple[Holder, ...]:
