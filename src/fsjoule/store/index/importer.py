@@ -15,7 +15,7 @@ from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.states import bring_back, import_states
-from fsjoule.store.index.writer import Writer, portions, remove_runs
+from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
 from fsjoule.store.run_folders import FolderFault, beside_runs, check_folders, find_runs
 from fsjoule.store.states import FOLDER
 
@@ -25,23 +25,16 @@ NO_COPIES: Final[Mapping[Path, str]] = MappingProxyType({})
 
 
 @dataclass
-class ImportReport:
-    """The results of an import. `measurements` counts new measurements.
+class ImportReport(Written):
+    """The results of an import.
 
-    `damaged_runs` were skipped, and `damaged_measurements` left out of their runs. `conflicts` are skipped folders
-    whose run the index has with another content. `damaged_states` were skipped, too. `pruned` counts runs that were
-    left out because they were pruned from the index. `dropped` names runs that a rebuild did not find again.
+    `damaged_runs` were skipped, and `damaged_measurements` left out of their runs. `damaged_states` were skipped, too.
+    `dropped` names runs that a rebuild did not find again.
     """
 
     folders: int = 0
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    pruned: int = 0
-    measurements: int = 0
     damaged_runs: list[FolderFault] = field(default_factory=list[FolderFault])
     damaged_measurements: list[FolderFault] = field(default_factory=list[FolderFault])
-    conflicts: list[FolderFault] = field(default_factory=list[FolderFault])
     damaged_states: list[str] = field(default_factory=list[str])
     dropped: list[str] = field(default_factory=list[str])
 

@@ -30,7 +30,10 @@ _AT_ONCE: Final = 500
 
 @dataclass
 class Written:
-    """The results of a batch. `conflicts` names runs that differ from the index, `pruned` counts those left out."""
+    """What was written. `measurements` counts new ones, `pruned` runs that stay out because they were pruned.
+
+    `conflicts` are folders that were skipped, because the index has their run with another content.
+    """
 
     new: int = 0
     changed: int = 0
