@@ -258,7 +258,7 @@ def offered(hook_name: str, kind: type[T], read: Callable[[Any], Iterable[T]] | 
         except Exception as error:  # noqa: BLE001 - a stranger's code
             _leave_out(found.plugin_name, f"{hook_name} failed", error)
         else:
-            offers += [Offer(_owner(found.plugin_name), row) for row in rows]
+            offers += [Offer(found.plugin_name.partition(":")[0], row) for row in rows]
     return sorted(offers, key=lambda offer: (offer.owner != GROUP, offer.owner))
 
 
@@ -289,10 +289,6 @@ def _manager() -> PluginManager:
 
 def _distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
-
-
-def _owner(plugin_name: str) -> str:
-    return plugin_name.partition(":")[0]
 
 
 def _leave_out(plugin_name: str, what: str, error: Exception) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 from fsjoule.model import (
     BoardFacts,
     BoardStates,
-    DeviceCounters,
     EnergyBudget,
     FlashCounters,
     HeldFacts,
@@ -156,19 +155,16 @@ def _device_facts(m: Measurement) -> list[Fact]:
     if counters is None:
         return []
     if counters.flash:
-        return [*_page_facts(counters), *_flash_facts(counters.flash)]
+        return [
+            ("pages loaded", _requests(counters.reads, counters.read_bytes)),
+            ("pages programmed", _requests(counters.writes, counters.written_bytes)),
+            *_flash_facts(counters.flash),
+        ]
     return [
         ("device reads", _requests(counters.reads, counters.read_bytes)),
         ("device writes", _requests(counters.writes, counters.written_bytes)),
         ("device flushes, discards", f"{counters.flushes}, {counters.discards}"),
         ("requests took", f"{counters.request_ms / 1000:.3f} s"),
-    ]
-
-
-def _page_facts(counters: DeviceCounters) -> list[Fact]:
-    return [
-        ("pages loaded", _requests(counters.reads, counters.read_bytes)),
-        ("pages programmed", _requests(counters.writes, counters.written_bytes)),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.model.labels import counted
 from fsjoule.statistics.figures import one_per_boot
-from fsjoule.statistics.level import LevelRule, LevelState, against_boots, against_budget
+from fsjoule.statistics.level import LevelRule, against_boots, against_budget
 from fsjoule.statistics.outcome import Outcome
 
 # Against a budget: how much more than it must be found. A board in guest time has no noise, and one boot of another
@@ -117,7 +117,7 @@ def judge_block(
             f"{said} its budget of {_joules(limits.budget_mj)}: {_joules(mean_mj)} ± {within:.1f} % by the meter"
         )
     if limits.effect is not None:
-        state = _against_history(boots, history, runs, LevelRule(limits.effect, alpha, beta))
+        state = against_boots(history, boots, LevelRule(limits.effect, alpha, beta)) if runs >= _LEAST_RUNS else None
         if state is None:
             outcomes.append(Outcome.UNDECIDED)
             texts.append(f"has a history of {counted(runs, 'run')}, and {_LEAST_RUNS} are needed: this one is recorded")
@@ -144,12 +144,6 @@ def _against_budget(energies_mj: Sequence[float], budget_mj: float, u: float, al
     turned = [budget_mj / margin * budget_mj / margin / each for each in energies_mj]
     kept = against_budget(turned, budget_mj / margin, LevelRule(_BUDGET_EFFECT, beta, alpha, least_noise=_BUDGET_NOISE))
     return Outcome.NOT_REGRESSED if kept.outcome is Outcome.REGRESSED else Outcome.UNDECIDED
-
-
-def _against_history(
-    energies_mj: Sequence[float], history: Sequence[float], runs: int, rule: LevelRule
-) -> LevelState | None:
-    return against_boots(history, energies_mj, rule) if runs >= _LEAST_RUNS else None
 
 
 def _together(outcomes: Sequence[Outcome]) -> Outcome:

@@ -212,7 +212,7 @@ def share(
     tick_us = recording.trace.info.tick_us
     if covered_us < duration_us * (1 - _ROUNDING_US / tick_us) - _ROUNDING_US:
         raise MeasurementInvalid("energy", [f"the trace does not reach over {name}"])
-    parts = _gap_parts(holes, hole_us)
+    parts = hole_us / (holes.end_us - holes.begin_us)
     missed = float((holes.missed * parts).sum())
     _require_sampled(missed, duration_us / tick_us, limits, name)
     mean_w = float(samples.watts @ sample_us + holes.watts @ hole_us) / covered_us
@@ -252,10 +252,6 @@ def _sharper_w(recording: WindowTrace, window: Window, sharpening: float) -> flo
         recording.energy_w_us(window.start_us + by_us, window.stop_us + by_us) for by_us in (0.0, -tick_us, tick_us)
     )
     return sharpening * (2 * here - before - after) / (window.stop_us - window.start_us)
-
-
-def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
-    return hole_us / (holes.end_us - holes.begin_us)
 
 
 def _require_sampled(missed: float, ticks: float, limits: ValidityLimits, name: str) -> None:

@@ -535,7 +535,10 @@ class StrayWatch:
         for frame in frames:
             self.intact += 1
             if isinstance(frame, InfoFrame):
-                self._note_dropped(frame.status.frames_dropped)
+                total = frame.status.frames_dropped
+                if self._dropped is not None:
+                    self._dropped_since += (total - self._dropped) % _U32_MODULUS
+                self._dropped = total
         if now_s - self._start.time_s < _SPAN_S:
             return None
         stray = self._judge(counters)
@@ -545,11 +548,6 @@ class StrayWatch:
     def _begin(self, now_s: float, counters: StreamCounters) -> None:
         self._start = _SpanSums(now_s, counters.bytes, counters.intact_bytes, counters.lost, self._dropped_since)
         self._intact_before = self.intact
-
-    def _note_dropped(self, total: int) -> None:
-        if self._dropped is not None:
-            self._dropped_since += (total - self._dropped) % _U32_MODULUS
-        self._dropped = total
 
     def _judge(self, counters: StreamCounters) -> Stray:
         lost = counters.lost - self._start.lost - (self._dropped_since - self._start.dropped)

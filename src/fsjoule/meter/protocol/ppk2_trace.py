@@ -28,7 +28,6 @@ from fsjoule.meter.protocol.ppk2 import (
     Constants,
     Floats,
     FrameReader,
-    FrameRun,
     Words,
     at_full_scale,
     logic,
@@ -176,7 +175,11 @@ class Ppk2Trace:
     def feed(self, data: bytes, host_us: int) -> None:
         """Take bytes that have arrived by this time of the host."""
         for run in self._reader.feed(data):
-            self._take_losses(run)
+            self._damaged += run.damaged
+            if run.lost:
+                self._losses += 1
+                self._lost += run.lost
+                self._samples += run.lost
             self._take_samples(run.words)
         if self._samples:
             unseen = self._clock.heard(host_us, self._samples * SAMPLE_US) // SAMPLE_US
@@ -248,13 +251,6 @@ class Ppk2Trace:
         if self._damaged:
             found.append(f"{counted(self._damaged, 'byte')} that belong to no sample")
         return tuple(found)
-
-    def _take_losses(self, run: FrameRun) -> None:
-        self._damaged += run.damaged
-        if run.lost:
-            self._losses += 1
-            self._lost += run.lost
-            self._samples += run.lost
 
     def _take_samples(self, words: Words) -> None:
         amperes = self._filter.filtered(self._constants.amperes(words, self._volts), ranges_of(words))

@@ -49,7 +49,7 @@ def _place(place: LabPlace, now_s: float) -> tuple[str | Cell, ...]:
     week = place.usage_in("week")
     return (
         place.name,
-        _health(place),
+        Cell(place.health.value, tone=_TONES.get(place.health, Tone.PLAIN)),
         _holder(place, now_s),
         _why(place, now_s),
         Cell(str(place.faults_in_a_row or ABSENT), tone=Tone.BAD if place.faults_in_a_row else Tone.PLAIN),
@@ -162,10 +162,6 @@ def _ago(seconds: float) -> str:
 def moment(seconds: float | None) -> str:
     """`2026-11-24 03:10 UTC`."""
     return ABSENT if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _health(place: LabPlace) -> Cell:
-    return Cell(place.health.value, tone=_TONES.get(place.health, Tone.PLAIN))
 
 
 def _why(place: LabPlace, now_s: float) -> str:

@@ -164,7 +164,7 @@ def _page_data(by_time: Trend, by_kernel: Trend, *, forge: Forge | None, link: L
     colours = style.filesystem_colours(filesystems)
     return {
         "kernels": numbers.kernel_names,
-        "runs": [_run(names, link) for names in numbers.runs],
+        "runs": [(names.run_id, names.commit or "", link(names), names.origin.board or "") for names in numbers.runs],
         "series": [one.document(numbers) for one in shown],
         "changes": changes,
         "colours": {name: (colour, style.DARK[colour]) for name, colour in colours.items()},
@@ -259,10 +259,6 @@ def _track(history: History, numbers: _Numbers) -> dict[str, object]:
         "boots": [len(point.boots) for point in points],
         "runs": [point.runs for point in points] if any(point.runs > 1 for point in points) else None,
     }
-
-
-def _run(names: RunNames, link: Link) -> tuple[str, str, str, str]:
-    return names.run_id, names.commit or "", link(names), names.origin.board or ""
 
 
 def _change(change: LevelChange, trend: Trend, series: int, shown: list[_Shown]) -> dict[str, object]:

@@ -159,7 +159,7 @@ def up(
         if record is not None:
             # A lab with a dead part may still be in use, or its owner may be about to report that.
             if _state(record) == "degraded":
-                refuse_to_touch(record, "brought up again", _texts(record))
+                refuse_to_touch(record, "brought up again", tuple(fault.text for fault in faults_of(record)))
             _log.info("removing the leftovers of an earlier lab %r", name)
             _end(paths, record)
         check_fits(boards, template, paths.root)
@@ -256,10 +256,6 @@ def _state(record: LabRecord) -> LabState:
 
 def _handle(paths: LabPaths, record: LabRecord, *, started: bool) -> LabHandle:
     return LabHandle(paths.name, record.identity, paths.root, PLACE, _environment(paths, record), started)
-
-
-def _texts(record: LabRecord) -> tuple[str, ...]:
-    return tuple(fault.text for fault in faults_of(record))
 
 
 def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
