@@ -443,7 +443,9 @@ class Measurer:
         evidence, done, contents = self._work(
             entry.number, argv, phase="fio", timeout_s=limit_s, read=(onboard.RESULT, *more)
         )
-        evidence.complaints[:0] = _failure(done)
+        if done.exit_code:
+            told = done.stdout.strip()[-300:]
+            evidence.complaints.insert(0, f"`{done.argv[0]}` ended with exit code {done.exit_code}: {told}")
         text, *readings = contents
         if readings:
             evidence.kernel_threads_s = onboard.kernel_threads_s(*map(_decoded, readings))
@@ -623,9 +625,3 @@ class Measurer:
 
 def _decoded(content: bytes) -> str:
     return content.decode(errors="replace")
-
-
-def _failure(done: CommandResult) -> list[str]:
-    if done.exit_code == 0:
-        return []
-    return [f"`{done.argv[0]}` ended with exit code {done.exit_code}: {done.stdout.strip()[-300:]}"]

@@ -9,8 +9,8 @@ Entry points: `build_card` (kernel and root filesystem to `CardImage`), `check_c
 `root_filesystem_choices`, `card_space`, `has_second_root`.
 """
 
-from fsjoule.host.cache.stages import CacheEntry, cached, clean
-from fsjoule.images.card_archive import CardArchive, export_card, import_card
+from fsjoule.host.cache.stages import cached, clean
+from fsjoule.images.card_archive import export_card, import_card
 from fsjoule.images.card_image import (
     CardImage,
     build_card,
@@ -23,8 +23,6 @@ from fsjoule.images.card_image import (
 )
 
 __all__ = [
-    "CacheEntry",
-    "CardArchive",
     "CardImage",
     "build_card",
     "cached",

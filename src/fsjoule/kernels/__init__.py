@@ -9,11 +9,10 @@ Entry points: `take_kernels` (names become kernels, ready for cards), `build_ker
 `check_kernel` and `kernel_choices` (values of `--kernel`), `recipe.load_recipe` and `DEFAULT_RECIPE` (card recipes).
 """
 
-from fsjoule.kernels.build import BuildNotes, build_kernel, built_kernels, clean_kernels
+from fsjoule.kernels.build import build_kernel, built_kernels, clean_kernels
 from fsjoule.kernels.sources import TakenKernel, check_kernel, kernel_choices, kernel_labels, take_kernels
 
 __all__ = [
-    "BuildNotes",
     "TakenKernel",
     "build_kernel",
     "built_kernels",

@@ -24,7 +24,7 @@ from fsjoule.lab.facts import board_facts, lab_facts, recorded_steps
 from fsjoule.lab.fastboot import FastbootFlasher
 from fsjoule.lab.flashers import FlasherProtocol, KeptCard, SdMuxFlasher
 from fsjoule.lab.in_place import InPlaceFlasher
-from fsjoule.lab.instruments import InstrumentBase, InstrumentDriver, MarkLineDriver, Ppk2Driver
+from fsjoule.lab.instruments import InstrumentDriver, MarkLineDriver, Ppk2Driver
 from fsjoule.lab.lease import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, board_counter, board_meter, has_meter, instrument, meter
@@ -46,7 +46,7 @@ from fsjoule.lab.target import (
     wants_virtual_lab,
 )
 from fsjoule.lab.tftp import TftpFlasher
-from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
+from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
 
 __all__ = [
@@ -59,7 +59,6 @@ __all__ = [
     "FlasherProtocol",
     "Guard",
     "InPlaceFlasher",
-    "InstrumentBase",
     "InstrumentDriver",
     "KeptCard",
     "LabgridBoard",
@@ -96,7 +95,6 @@ __all__ = [
     "note_end",
     "place_request",
     "place_variables",
-    "raised_by_labgrid",
     "raised_by_us",
     "read_again",
     "read_environment",

@@ -85,7 +85,7 @@ from fsjoule.model.run import (
     RunStatus,
     Storage,
 )
-from fsjoule.model.trace import Clipped, Mark, MarkSource, SampleCounts, Trace
+from fsjoule.model.trace import Mark, MarkSource, SampleCounts, Trace
 from fsjoule.model.workload import (
     BlockWorkload,
     CrashWorkload,
@@ -124,7 +124,6 @@ __all__ = [
     "CardEnergies",
     "CardModel",
     "CardTimes",
-    "Clipped",
     "CrashFacts",
     "CrashFate",
     "CrashWorkload",

@@ -24,8 +24,6 @@ from fsjoule.meter.energy.window import WindowPower, WindowTrace, marks_j, share
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import MIB, Energy, EnergyBudget, Ina219Info, MarkSource, MeterInfo, PlainInfo, Trace, Value, Window
 
-__all__ = ["InstrumentErrors", "energy", "instrument_of", "per_mib"]
-
 _SQRT3: Final = math.sqrt(3)
 
 

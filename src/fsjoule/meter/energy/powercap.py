@@ -27,10 +27,6 @@ class Powercap:
     shift_s: float = 0.0
     sharpening: float = 0.0
 
-    @classmethod
-    def of(cls, info: PlainInfo) -> Powercap:
-        return cls(mark_s=info.settings[UPDATE_US] * 1e-6, sample_s=info.tick_us * 1e-6)
-
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `Instrument`. The counter knows neither voltage nor current."""
         del volts, amperes
@@ -40,4 +36,4 @@ class Powercap:
 def errors(info: PlainInfo, marks: MarkSource) -> Powercap:
     """See `fsjoule.meter.instruments.Errors`. Marks are the host's."""
     del marks
-    return Powercap.of(info)
+    return Powercap(mark_s=info.settings[UPDATE_US] * 1e-6, sample_s=info.tick_us * 1e-6)

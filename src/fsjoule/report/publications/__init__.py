@@ -26,9 +26,6 @@ from fsjoule.suites.published.doubts import Doubt
 from fsjoule.suites.published.measured import Told, part_of
 from fsjoule.suites.published.statements import Holds, Reading, StatementAnswer, StatementSource
 
-__all__ = ["NOTE", "SuitePage", "suite_page"]
-
-
 NOTE: Final = (
     "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided). It does not "
     "hold if one is below at 5 % over the number of pairs. Otherwise it is not decided. Single figures are compared as "
