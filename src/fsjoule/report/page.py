@@ -14,9 +14,8 @@ from fsjoule.model.labels import counted
 from fsjoule.report.advice import words as advice_words
 from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
-from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
+from fsjoule.report.charts import crash_chart, energy_chart, throughput_chart, timed_charts, times_chart
 from fsjoule.report.crash import KeptCrashes, crash_causes, crash_costs, crash_footnote, crash_table
-from fsjoule.report.crash_chart import crash_chart, times_chart
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
