@@ -60,7 +60,7 @@ def timeline(asked: TimelineOptions) -> None:
     if asked.lg_env is None:
         refuse("only what is measured now (--lg-env FILE) takes", given_options(asked, _MeasuringOptions))
         from fsjoule.filesystems import named_filesystems
-        from fsjoule.runs.timeline import read_timelines
+        from fsjoule.runs.explain import read_timelines
         from fsjoule.store.reader import load_run
         from fsjoule.store.run_folders import named_run
 
@@ -68,7 +68,7 @@ def timeline(asked: TimelineOptions) -> None:
         names = named_filesystems(asked.fs, lenient=True)
         found = read_timelines(loaded, filesystems=names, select=asked.select)
     else:
-        from fsjoule.runs.timeline import measure_timelines
+        from fsjoule.runs.explain import measure_timelines
 
         choice, environment, again = fresh_choice(asked, kernel=asked.kernel, storage=asked.storage, repeat=1)
         loaded, found = measure_timelines(choice, environment, command=again)
