@@ -29,9 +29,8 @@ from fsjoule.report.allure import tests
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.documents import AllureStatus, categories
 from fsjoule.report.allure.results import environment, write_results
-from fsjoule.report.allure.site import _MARK, history_lines, serving
+from fsjoule.report.allure.site import _MARK, history_lines, loss_tests, serving, trends_of
 from fsjoule.report.allure.tests import attach
-from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.store.finding import Subject
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run

@@ -75,7 +75,7 @@ def allure(
     """
     from fsjoule.report.allure.builds import read_builds
     from fsjoule.report.allure.results import write_results
-    from fsjoule.report.allure.trends import loss_tests, trends_of
+    from fsjoule.report.allure.site import loss_tests, trends_of
     from fsjoule.store.run_folders import named_folders
 
     builds = read_builds(named_folders(runs or _RESULTS), most=most)
