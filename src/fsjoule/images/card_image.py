@@ -95,35 +95,6 @@ def build_card(
 
     Raises ConfigError for a wrong name or recipe, MissingToolError, HostError (transient: a download failed).
     """
-    return _card(kernel, root_filesystem, recipe, root)
-
-
-def check_card(kernel: str | TakenKernel, root_filesystem: str, *, recipe: str = DEFAULT_RECIPE) -> CardImage:
-    """The card image, after a second build that was equal. Raises HostError if not, and like `build_card`."""
-    first = build_card(kernel, root_filesystem, recipe=recipe)
-    place = images_cache() / "card"
-    with locked(place / ".check.lock", "a card to compare", LOCK_TIMEOUT_S), _to_compare(place) as folder:
-        _log.info("making the card a second time")
-        second = _card(kernel, root_filesystem, recipe, Path(folder))
-        if first.facts.card_sha256 != second.facts.card_sha256:
-            at = _first_difference(first.path, second.path)
-            raise HostError(
-                f"two builds of one card differ from byte {at} on: {first.path}",
-                hint="the mkfs programs may have changed since the first build: fsjoule image clean, then try again",
-            )
-    return first
-
-
-@contextmanager
-def _to_compare(place: Path) -> Generator[str]:
-    """A folder that counts as an interrupted build if this process is killed."""
-    sweep(place / "check")
-    with tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder:
-        yield folder
-
-
-def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Path | None = None) -> CardImage:
-    """A card and its root partition, from the usual cache or the one below `root`."""
     chosen = _recipe(recipe)
     kind = chosen.filesystem(root_filesystem)
     needed = root_modules(kind)
@@ -204,6 +175,30 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
         mount_options=kind.as_root.mount_options,
     )
     return CardImage(folder / "card.img", facts)
+
+
+def check_card(kernel: str | TakenKernel, root_filesystem: str, *, recipe: str = DEFAULT_RECIPE) -> CardImage:
+    """The card image, after a second build that was equal. Raises HostError if not, and like `build_card`."""
+    first = build_card(kernel, root_filesystem, recipe=recipe)
+    place = images_cache() / "card"
+    with locked(place / ".check.lock", "a card to compare", LOCK_TIMEOUT_S), _to_compare(place) as folder:
+        _log.info("making the card a second time")
+        second = build_card(kernel, root_filesystem, recipe=recipe, root=Path(folder))
+        if first.facts.card_sha256 != second.facts.card_sha256:
+            at = _first_difference(first.path, second.path)
+            raise HostError(
+                f"two builds of one card differ from byte {at} on: {first.path}",
+                hint="the mkfs programs may have changed since the first build: fsjoule image clean, then try again",
+            )
+    return first
+
+
+@contextmanager
+def _to_compare(place: Path) -> Generator[str]:
+    """A folder that counts as an interrupted build if this process is killed."""
+    sweep(place / "check")
+    with tempfile.TemporaryDirectory(dir=place, prefix=f".check{UNFINISHED}") as folder:
+        yield folder
 
 
 def _first_difference(one: Path, other: Path) -> int:
