@@ -135,7 +135,9 @@ def judge(
         damage = [each for each in earlier if each.kind.level is kernel_log.Level.BOOT]
         complaints += [f"earlier in this boot {each}" for each in kernel_log.complaints(damage)]
         notes += kernel_log.remarks(said)
-        complaints += _flash_complaints(evidence.usage.device if evidence.usage else None)
+        flash = evidence.usage.device.flash if evidence.usage and evidence.usage.device else None
+        if flash and flash.failed_pages:
+            complaints.append(f"{flash.failed_pages} pages of the flash had more wrong bits than their code corrects")
         if states is not None:
             complaints += board_state.complaints(states, policy)
             notes += board_state.notes(states, policy)
@@ -223,11 +225,6 @@ def _projected(
 def _model_of(entry: Planned, profile: BoardProfile) -> CardModel | None:
     device = device_of(entry.storage)
     return profile.card_model if device == CARD else profile.storages[device].model
-
-
-def _flash_complaints(counters: DeviceCounters | None) -> list[str]:
-    failed = counters.flash.failed_pages if counters and counters.flash else 0
-    return [f"{failed} pages of the flash had more wrong bits than their code corrects"] if failed else []
 
 
 def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: ImageFacts) -> SeriesKey:

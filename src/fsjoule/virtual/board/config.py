@@ -282,8 +282,7 @@ class BoardConfig:
                 _check_socket_path("card", "control_socket", config.disk_socket(name), file, text)
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)
-            _check_no_disks(config, file, text)
-            _check_no_mark_gpio(config, file, text)
+            _check_parts(config, file, text)
         _check_serials(config, file, text)
         return config
 
@@ -382,14 +381,12 @@ def _check_size(config: BoardConfig, file: Path, text: str) -> None:
         raise ConfigError(f"card.size_mib = {size} is wrong", file=file, line=line, hint=hint)
 
 
-def _check_no_disks(config: BoardConfig, file: Path, text: str) -> None:
+def _check_parts(config: BoardConfig, file: Path, text: str) -> None:
+    """Raise ConfigError for parts that a board in guest time does not have."""
     if config.disks:
         hint = "leave [disks] or [guest_time] out"
         line = line_of(text, [_DISKS, *config.disks])
         raise ConfigError("a board in guest time has no disks besides its card", file=file, line=line, hint=hint)
-
-
-def _check_no_mark_gpio(config: BoardConfig, file: Path, text: str) -> None:
     if config.mark_gpio is not None:
         what = "a board in guest time sends its marks over a UART, not a GPIO"
         raise ConfigError(what, file=file, line=line_of(text, ["mark_gpio"]), hint="leave [mark_gpio] out")
