@@ -234,20 +234,19 @@ def stop(process: subprocess.Popen[bytes], *, timeout_s: float = 5.0) -> None:
     """End a program from `start` with its whole process group: SIGTERM, then SIGKILL."""
     for sig, wait_s in ((signal.SIGTERM, timeout_s), (signal.SIGKILL, 5.0)):
         if process.poll() is None:
-            _signal_group(process.pid, sig)
+            signal_group(process.pid, sig)
             try:
                 process.wait(wait_s)
             except subprocess.TimeoutExpired:
                 continue
     # The group may outlive its leader (ser2net below a killed exporter).
-    _signal_group(process.pid, signal.SIGKILL)
+    signal_group(process.pid, signal.SIGKILL)
 
 
-def _signal_group(pgid: int, sig: signal.Signals) -> None:
-    try:
+def signal_group(pgid: int, sig: signal.Signals) -> None:
+    """Send a signal to a group of processes, if there is one of ours."""
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(pgid, sig)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 class ExitError(HostError):

@@ -193,20 +193,13 @@ def _end_group(job: Content, end_s: float) -> None:
     if now not in (None, job.leader):
         return  # a later process has the number
     deadline = time.monotonic() + end_s
-    _signal(job.leader.pid, signal.SIGTERM)
+    process.signal_group(job.leader.pid, signal.SIGTERM)
     while _lives(job.leader.pid):
         if time.monotonic() >= deadline:
             _log.info("the command on %s did not end within %.0f s: it was killed", job.place, end_s)
-            _signal(job.leader.pid, signal.SIGKILL)
+            process.signal_group(job.leader.pid, signal.SIGKILL)
             return
         time.sleep(_LOOK_S)
-
-
-def _signal(group: int, number: int) -> None:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def _lives(group: int) -> bool:
