@@ -11,7 +11,8 @@ import json
 import string
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -203,11 +204,24 @@ class SdMuxFlasher(DiskFlasher):
     def flash(self, image: Path, board: FlashedBoard) -> None:
         """See FlasherProtocol. The board must be off: switching the mux under power pulls the card out."""
         check_file_name(image)
+        with self._card_here(board):
+            self._write(image, self._boards_disk(board), board.health.faults)
+
+    @step(result=True)
+    def find_card(self, board: FlashedBoard) -> str:
+        """See FlasherProtocol."""
+        with self._card_here(board):
+            found = self._examined(self._boards_disk(board))
+        return f"the mux went to the exporter and back; there {found}"
+
+    @contextmanager
+    def _card_here(self, board: FlashedBoard) -> Generator[None]:
+        """The card is the exporter's in the body, and the board's again after it."""
         with lab_errors("finding the SD mux"):
             self.labgrid.activate(self)
         self._switch("host", board)
         try:
-            self._write(image, self._boards_disk(board), board.health.faults)
+            yield
         except StillWritingError:
             # The board must not get a card that is still being written.
             raise
@@ -216,21 +230,6 @@ class SdMuxFlasher(DiskFlasher):
                 self._switch("dut", board)
             raise
         self._switch("dut", board)
-
-    @step(result=True)
-    def find_card(self, board: FlashedBoard) -> str:
-        """See FlasherProtocol."""
-        with lab_errors("finding the SD mux"):
-            self.labgrid.activate(self)
-        self._switch("host", board)
-        try:
-            found = self._examined(self._boards_disk(board))
-        except BaseException as error:
-            with also(error, "giving the card back to the board"):
-                self._switch("dut", board)
-            raise
-        self._switch("dut", board)
-        return f"the mux went to the exporter and back; there {found}"
 
     def _switch(self, mode: str, board: FlashedBoard) -> None:
         doing = f"switching the SD mux to {mode}"
