@@ -1,7 +1,8 @@
 """A kernel compiled with tuxmake, in a kept build folder, so that the next revision compiles only what differs.
 
 The result is the same as from a fresh folder, however the last compilation there ended. A killed compiler may leave
-half a file that is newer than its source, so all files of a killed compilation are removed.
+half a file that is newer than its source, so all files of a killed compilation are removed. What kconfig writes stays:
+it renames whole files, auto.conf last (scripts/kconfig/confdata.c), and without that file everything is compiled again.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _COMPILER: Final = "arm-linux-gnueabihf-gcc"
 _CCACHE: Final = "ccache"
 _LOG: Final = "tuxmake.log"
 _MARKER: Final = ".unfinished"
+_KCONFIGS: Final = Path("include", "config")
+_AUTOCONF: Final = "autoconf.h"
 _LITTLE_BYTES: Final = 8 * 2**20
 
 # Time, place and user do not go into the kernel, nor anything of the commit except its content.
@@ -145,7 +148,8 @@ class Compilation:
             begun_ns = marker.stat().st_mtime_ns
             for path in self.build.rglob("*"):
                 with suppress(FileNotFoundError):
-                    if not path.is_dir() and path.lstat().st_mtime_ns >= begun_ns:
+                    new = not path.is_dir() and path.lstat().st_mtime_ns >= begun_ns
+                    if new and not path.is_relative_to(self.build / _KCONFIGS) and path.name != _AUTOCONF:
                         path.unlink()
         marker.touch()
         try:
