@@ -178,7 +178,7 @@ class PowerLoss:
             measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
 
         def look(_kind: Filesystem) -> WorkFacts:
-            return Survey(measurer, self.kind, promised).run(self.entry.number)
+            return Survey(measurer, self.kind, promised).run(measurer.numbered(self.entry))
 
         evidence = measurer.around(self.entry, look)
         if evidence.outcome is not None:
@@ -244,7 +244,7 @@ class Flakey:
             measurer.scratch.unmount()
         while_writing = measurer.kernel_log()
         measurer.clear_kernel_log()
-        evidence = Survey(measurer, kind, promised).run(self.entry.number)
+        evidence = Survey(measurer, kind, promised).run(measurer.numbered(self.entry))
         evidence.notes += [f"not all was written: {each.said[-200:]}" for each in written if each.said]
         log = [f"{each.last} was synced {each.synced_s:.1f} s after the device was made" for each in written]
         evidence.attachments["while-writing.log"] = "\n".join([*log, while_writing]).encode()

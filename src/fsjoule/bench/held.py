@@ -52,7 +52,7 @@ class HeldWork:
         limit_s = self.workload.held_s * (_SLOWEST if measurer.profile.guest_time else 1.0) + _MARGIN_S
         # perf looks around once a second: a board that counts is not idle.
         evidence, done = measurer.timed(
-            self.entry.number, held, around=(onboard.WATCHED,), counted=False, time_limit_s=limit_s
+            measurer.numbered(self.entry), held, around=(onboard.WATCHED,), counted=False, time_limit_s=limit_s
         )
         with measurer.phases("reading"):
             before, after, said = measurer.shell.get_all((onboard.SEEN_BEFORE, onboard.SEEN_AFTER, onboard.SAID))
@@ -90,7 +90,7 @@ class HeldWork:
         limit_s = self.workload.held_s + _MARGIN_S
         argv = (onboard.SUSPENDED, f"{self.workload.held_s:g}")
         try:
-            evidence, done = measurer.timed(self.entry.number, argv, counted=False, time_limit_s=limit_s)
+            evidence, done = measurer.timed(measurer.numbered(self.entry), argv, counted=False, time_limit_s=limit_s)
         except BoardError as error:
             # That it does not wake up is the board's own answer: to ask again would give the same.
             return WorkFacts(

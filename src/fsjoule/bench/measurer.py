@@ -187,6 +187,7 @@ class Measurer:
     _laid_out: _LaidOut | None = field(default=None, init=False)
     _events: tuple[str, ...] = field(default=(), init=False)
     _state_before: onboard_state.StateReading | None = field(default=None, init=False)
+    _numbers: dict[int, int] = field(default_factory=dict[int, int], init=False)
 
     def __post_init__(self) -> None:
         self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
@@ -301,11 +302,20 @@ class Measurer:
             files = there
         return self.around(entry, lambda kind: self._fio(entry, kind, workload, files))
 
+    def numbered(self, entry: Planned) -> int:
+        """The number in an entry's marks: in guest time the one within this boot.
+
+        The plan's number is another one for each kernel, and another word costs the board other instructions.
+        """
+        if not self.profile.guest_time:
+            return entry.number
+        return self._numbers.setdefault(entry.number, len(self._numbers) + 1)
+
     def operation(self, entry: Planned, workload: TimedWorkload) -> WorkFacts:
         """Do an entry's timed operation. The evidence has its errors, as with `job`."""
 
         def work(kind: Filesystem) -> WorkFacts:
-            return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
+            return self._timed(self.numbered(entry), TimedWork(self.scratch, kind, workload, self._identity))
 
         return self.around(entry, work)
 
@@ -428,7 +438,7 @@ class Measurer:
         )
         with self.phases("provisioning"):
             files = self._with_files(entry, kind, workload, files, limit_s)
-        number, threads = str(entry.number), "threads" if workload.kernel_threads else ""
+        number, threads = self.numbered(entry), "threads" if workload.kernel_threads else ""
         argv = fio.run_argv(
             workload,
             files.directory,
@@ -438,10 +448,10 @@ class Measurer:
             seed=self.seed,
         )
         if workload.programs > 1:
-            argv = (onboard.JOBS, number, threads, *argv)
+            argv = (onboard.JOBS, str(number), threads, *argv)
         more = (onboard.THREADS_BEFORE, onboard.THREADS_AFTER) if workload.kernel_threads else ()
         evidence, done, contents = self._work(
-            entry.number, argv, phase="fio", timeout_s=limit_s, read=(onboard.RESULT, *more)
+            number, argv, phase="fio", timeout_s=limit_s, read=(onboard.RESULT, *more)
         )
         if done.exit_code:
             told = done.stdout.strip()[-300:]

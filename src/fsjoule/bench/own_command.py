@@ -58,7 +58,7 @@ class CommandWork:
             measurer.settle(forgetting)
         limit = ("timeout", "-s", "KILL", f"{command.limit_s:g}")
         argv = self.words(directory, command.argv, sync=command.sync, limit=limit)
-        evidence, done = measurer.timed(self.entry.number, argv, time_limit_s=command.limit_s + _MARGIN_S)
+        evidence, done = measurer.timed(measurer.numbered(self.entry), argv, time_limit_s=command.limit_s + _MARGIN_S)
         with measurer.phases("reading"):
             said = self.output(measurer)
         evidence.attachments["output.txt"] = said

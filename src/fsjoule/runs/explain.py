@@ -18,6 +18,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.meter.energy.timeline import timeline
 from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
 from fsjoule.model.kernel import kernels_of
+from fsjoule.model.kernel_events import KernelEvents
 from fsjoule.model.labels import series_labels
 from fsjoule.model.layer import NO_LAYERS
 from fsjoule.model.series import Series
@@ -291,14 +292,23 @@ def read_timelines(
     return tuple(_read(loaded, each) for each in traced)
 
 
+def _marks(events: KernelEvents, number: int) -> tuple[str, str]:
+    """A measurement's marks among its events; in guest time they have the number within the boot."""
+    start, stop = (
+        next((mark for mark in events.marks if mark[:1] == usual[0]), usual)
+        for usual in (onboard.start_mark(number), onboard.stop_mark(number))
+    )
+    return start, stop
+
+
 def _read(loaded: LoadedRun, measurement: Measurement) -> TimelineView:
     number, name = measurement.number, f"measurement {measurement.number}, {measurement.slug}"
     content, trace, window = loaded.attachment(number, EVENTS_FILE), loaded.trace(number), measurement.window
     if content is None or trace is None or window is None:
         raise ResultError(f"{name} has no energy: {'; '.join(measurement.invalid_reasons)}")
     try:
-        marks = onboard.start_mark(number), onboard.stop_mark(number)
-        found = timeline(trace, window, marks, decode_events(content, loaded.path / EVENTS_FILE))
+        events = decode_events(content, loaded.path / EVENTS_FILE)
+        found = timeline(trace, window, _marks(events, number), events)
     except MeasurementInvalid as error:
         raise ResultError(f"{name}: {'; '.join(error.reasons)}") from error
     profile, symbols = loaded.profile(number), loaded.symbols(measurement.boot)

@@ -298,7 +298,7 @@ class CrashWork:
         return onboard.checker(kind, onboard.DEVICE, sectors, recording.files, self.marks(measurer))
 
     def marks(self, measurer: Measurer) -> onboard.Marks:
-        return onboard.Marks(measurer.profile.mark_line, self.entry.number)
+        return onboard.Marks(measurer.profile.mark_line, measurer.numbered(self.entry))
 
     def _check_all(self, measurer: Measurer, recording: Recording) -> None:
         log, states = recording.log, recording.coverage.different
