@@ -131,6 +131,12 @@ def test_the_power_of_a_sleep_is_that_between_its_ends() -> None:
     assert "hold it longer" in measured(SUSPEND, short).invalid_reasons[0]
 
 
+def test_a_state_that_the_board_lacks_is_valid_and_has_no_figure() -> None:
+    found = measured(SUSPEND, WorkFacts(None, ("", ""), 1.0, notes=["no figure, for lack of the state: no clock"]))
+    assert (found.valid, found.held) == (True, None)
+    assert all(figure_of(found, metric) is None for metric in metrics_of(SUSPEND))
+
+
 def test_a_drift_is_told_beyond_its_uncertainty() -> None:
     rng, n = np.random.default_rng(1), 12_000
     window, noise = Window(0.0, 120e6), rng.normal(0, 0.02, (200, n))

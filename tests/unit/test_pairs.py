@@ -12,7 +12,7 @@ from results_factory import make_measurement
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, LabError, PlaceLostError
-from fsjoule.model import KernelFacts, KernelOrigin, Measurement, Plan, Provision, Run, RunStatus
+from fsjoule.model import HeldFacts, KernelFacts, KernelOrigin, Measurement, Plan, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
 from fsjoule.runs.options import BenchOptions
@@ -109,6 +109,8 @@ def test_a_segment_or_state_that_neither_boot_has_is_not_tested(name: str) -> No
     [left_out] = _left_out({Turn.BASELINE: absent, Turn.CANDIDATE: absent})
     assert left_out.series.workload == name
     assert not _left_out({Turn.BASELINE: absent, Turn.CANDIDATE: measured(segment=True, has=True)})
+    held = [replace(each, held=HeldFacts()) for each in absent]
+    assert not _left_out({Turn.BASELINE: held, Turn.CANDIDATE: held}), "its power was lost"
     lacking = measured(segment=False, has=False)
     assert not _left_out({Turn.BASELINE: lacking, Turn.CANDIDATE: lacking})
 

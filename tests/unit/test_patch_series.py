@@ -106,7 +106,7 @@ def test_a_patch_that_does_not_apply_is_named_with_the_words_of_git(tree: Path, 
         ("two", None, "has several series: a.mbx, b.mbx"),
         ("two/a.mbx", None, "a.mbx is no series of patches"),
         ("cover", None, "has no patch"),
-        ("thread.mbx", "v6.1", "is a whole thread: it has replies (Re: [PATCH 1/3] fs/a.c: line 1 of CODE)"),
+        ("thread.mbx", "v6.1", "git would apply the patch in a reply, Re: [PATCH 1/3] fs/a.c: line 1 of CODE"),
     ],
 )
 def test_what_is_no_series_is_refused(

@@ -84,9 +84,13 @@ class HeldWork:
 
     def _suspended(self, measurer: Measurer) -> WorkFacts:
         able = measurer.shell.run((onboard.SUSPENDABLE,))
+        why = " ".join(able.stdout.split())
+        if able.exit_code == onboard.LACKS:
+            return WorkFacts(
+                trace=None, marks=("", ""), idle_s=IDLE_S, notes=[f"no figure, for lack of the state: {why}"]
+            )
         if able.exit_code:
-            lacks = f"this board has no such state, so it has no figure: {' '.join(able.stdout.split())}"
-            return WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, notes=[lacks])
+            raise MeasurementInvalid("suspend", [f"not suspended: {why}"])
         limit_s = self.workload.held_s + _MARGIN_S
         argv = (onboard.SUSPENDED, f"{self.workload.held_s:g}")
         try:

@@ -29,7 +29,7 @@ def config_text(file: Path, what: str, *, hint: str | None = None, most_bytes: i
             content = opened.read(most_bytes + 1)
         if len(content) > most_bytes:
             raise ConfigError(f"{what} is larger than {most_bytes / MIB:g} MiB", file=file, hint=hint)
-        return content.decode()
+        return content.decode().replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{what} cannot be read: {error}", file=file, hint=hint) from error
 

@@ -33,8 +33,7 @@ _COMPILER: Final = "arm-linux-gnueabihf-gcc"
 _CCACHE: Final = "ccache"
 _LOG: Final = "tuxmake.log"
 _MARKER: Final = ".unfinished"
-_KCONFIGS: Final = Path("include", "config")
-_AUTOCONF: Final = "autoconf.h"
+_KCONFIGS: Final = ("include/config", "include/generated/autoconf.h", "include/generated/rustc_cfg")
 _LITTLE_BYTES: Final = 8 * 2**20
 
 # Time, place and user do not go into the kernel, nor anything of the commit except its content.
@@ -149,7 +148,7 @@ class Compilation:
             for path in self.build.rglob("*"):
                 with suppress(FileNotFoundError):
                     new = not path.is_dir() and path.lstat().st_mtime_ns >= begun_ns
-                    if new and not path.is_relative_to(self.build / _KCONFIGS) and path.name != _AUTOCONF:
+                    if new and not any(path.is_relative_to(self.build / each) for each in _KCONFIGS):
                         path.unlink()
         marker.touch()
         try:

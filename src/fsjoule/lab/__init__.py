@@ -46,7 +46,7 @@ from fsjoule.lab.target import (
     wants_virtual_lab,
 )
 from fsjoule.lab.tftp import TftpFlasher
-from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_us
+from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
 
 __all__ = [
@@ -95,6 +95,7 @@ __all__ = [
     "note_end",
     "place_request",
     "place_variables",
+    "raised_by_labgrid",
     "raised_by_us",
     "read_again",
     "read_environment",

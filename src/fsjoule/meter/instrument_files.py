@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 from datetime import date
 from pathlib import Path
@@ -56,8 +57,9 @@ def file_of(serial_number: str) -> Path:
 def read_instrument_file(serial_number: str) -> InstrumentFile | None:
     """The meter's file; None if it has none. Raises ConfigError with file and line."""
     path = file_of(serial_number)
-    if not path.exists():
-        return None
+    with suppress(OSError):  # told when it is read
+        if not path.exists():
+            return None
     text = config_text(path, "the instrument file", hint=_HINT)
     file = _parsed(text, path)
     if file.serial_number != serial_number:

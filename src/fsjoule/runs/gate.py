@@ -83,8 +83,11 @@ def gate_measured(
     # There a kernel's boots differ by their seeds, which a pair's boots share: that spread is not a pair's noise.
     judge = Judge(policy, {} if guest_time else _known_noise(history, choice, policy), guest_time)
 
+    lacking: dict[str, None] = {}
+
     def enough(pair: BootPair) -> str | None:
         nonlocal ended
+        lacking.update(dict.fromkeys(sorted(series.label for series in pair.lacking)))
         reason = judge.see(pair)
         ended = reason or "the budget was used up"
         _log.info("%s", judge.progress())
@@ -106,6 +109,7 @@ def gate_measured(
         notes=(
             *["both kernels are the same, byte for byte"] * same,
             *[_KNOWN] * bool(run.known_boots),
+            *[f"not tested, because neither boot has it: {', '.join(lacking)}"] * bool(lacking),
             *drift_notes(run.folder),
         ),
         faults=tuple(judge.faults),
@@ -114,7 +118,7 @@ def gate_measured(
         folder=str(run.folder),
         seed=choice.seed,
         command=command,
-        folders={each.name: each for each in (run.folder, *earlier)},
+        folders={each.name: each for each in (run.folder, *(earlier if run.known_boots else ()))},
         known_boots=run.known_boots,
     )
     keep_gate(gated, headline(gated), run.folder)

@@ -111,7 +111,8 @@ def run_pairs(bench: Bench, enough: Enough, known: Mapping[int, Measurement] = M
         steps = steps_by_test(chain.from_iterable(measured.values()))
         none = _left_out(measured)
         figures = {test: each for test, each in _paired(measured).items() if test[0] not in none}
-        reason = enough(BootPair(number, figures, series - len(none), tuple(faults), _warned(measured), steps))
+        pair = BootPair(number, figures, series - len(none), tuple(faults), _warned(measured), steps, frozenset(none))
+        reason = enough(pair)
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"
@@ -142,7 +143,7 @@ def _paired(measured: Mapping[Turn, Sequence[Measurement]]) -> dict[Test, tuple[
 
 
 def _left_out(measured: Mapping[Turn, Sequence[Measurement]]) -> set[Series]:
-    """The segments from power-on, and the states, that neither boot has."""
+    """The segments from power-on, and the states, that neither boot has. A state that lost its power was held."""
 
     def empty(side: Turn) -> set[Series]:
         return {
@@ -150,6 +151,7 @@ def _left_out(measured: Mapping[Turn, Sequence[Measurement]]) -> set[Series]:
             for each in measured[side]
             if each.series.is_optional
             and each.valid
+            and each.held is None
             and all(figure_of(each, metric) is None for metric in metrics_of(each.workload))
         }
 

@@ -228,9 +228,11 @@ def plan_run(
         taken=taken,
         planned_s=time.monotonic() - started_s + make_setup_s(),
     )
-    if known := known_boots(plan, [kernel.facts for kernel in taken], earlier):
-        run_plan = run_plan.selecting(entry.number for entry in plan.entries if entry.number not in known)
-    return replace(run_plan, known=known)
+    if not earlier:
+        return run_plan
+    known = known_boots(plan, [kernel.facts for kernel in taken], earlier)
+    selected = run_plan.selecting(entry.number for entry in plan.entries if entry.number not in known)
+    return replace(selected, known=known)
 
 
 def known_boots(plan: Plan, facts: Sequence[KernelFacts], earlier: Iterable[Path]) -> dict[int, Measurement]:

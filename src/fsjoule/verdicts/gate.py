@@ -30,7 +30,8 @@ class BootPair:
     """One boot of each side. `figures` are (baseline, candidate), None where one is missing or invalid.
 
     `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's, `kernel_warnings` each
-    side's. `steps` are the shares by which a clock may have rounded figures, where one did.
+    side's. `steps` are the shares by which a clock may have rounded figures, where one did. `lacking` are the series
+    that the board does not have, which are not tested.
     """
 
     number: int
@@ -39,6 +40,7 @@ class BootPair:
     faults: tuple[str, ...] = ()
     kernel_warnings: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     steps: Mapping[Test, float] = field(default_factory=dict[Test, float])
+    lacking: frozenset[Series] = frozenset()
 
 
 # Takes each complete pair; returns why no more are wanted, or None.

@@ -105,8 +105,12 @@ def recorded_pairs(
     pair, or if the sides are the same or not comparable.
     """
     check_boards(baseline, candidate, across=across_boards)
-    common = comparable(_measured(baseline), _measured(candidate))
-    both = [{series: side.points[series] for series in common} for side in (baseline, candidate)]
+    sides = (baseline, candidate)
+    lacking = {series for side in sides for series in side.points if series.series.is_optional} - {
+        series for side in sides for series, group in side.points.items() if any(point.figures for point in group)
+    }
+    common = comparable(*([each for each in _measured(side) if each not in lacking] for side in sides))
+    both = [{series: side.points[series] for series in common} for side in sides]
     numbers = [{(point.run_id, point.number) for group in points.values() for point in group} for points in both]
     if numbers[0] & numbers[1]:
         raise ConfigError(
@@ -115,8 +119,11 @@ def recorded_pairs(
         )
     notes = origin_notes(baseline, candidate)
     for name, side in (("baseline", baseline), ("candidate", candidate)):
-        if only := [series.label for series in side.points if series not in common]:
+        if only := [series.label for series in side.points if series not in common and series not in lacking]:
             notes.append(f"only the {name} has {', '.join(only)}: not tested")
+    if lacking:
+        names = ", ".join(sorted(series.label for series in lacking))
+        notes.append(f"not tested, because neither side has it: {names}")
     if drift_not_excluded:
         notes.append("boots were paired by age, interleaved or not: a drift between the sides is not excluded")
         slotted = [_by_boot(points) for points in both]
@@ -141,12 +148,7 @@ Slotted = Mapping[_Slot, Mapping[Series, Sequence[Point]]]
 
 
 def _measured(side: Side) -> list[Series]:
-    """The series of a side, without segments from power-on and states that its board does not have."""
-    return [
-        series
-        for series, group in side.points.items()
-        if any(point.valid and (point.figures or not series.series.is_optional) for point in group)
-    ]
+    return [series for series, group in side.points.items() if any(point.valid for point in group)]
 
 
 def _check_interleaved(baseline: Side, candidate: Side, both: Sequence[Mapping[Series, Sequence[Point]]]) -> None:

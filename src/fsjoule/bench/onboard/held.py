@@ -18,6 +18,7 @@ from fsjoule.model.kernel_events import thread_name
 WATCHED: Final = f"{DIRECTORY}/watched"
 HELD: Final = f"{DIRECTORY}/held"
 SUSPENDABLE: Final = f"{DIRECTORY}/suspendable"
+LACKS: Final = 3
 SUSPENDED: Final = f"{DIRECTORY}/suspended"
 SEEN_BEFORE: Final = f"{DIRECTORY}/seen-before"
 SEEN_AFTER: Final = f"{DIRECTORY}/seen-after"
@@ -61,13 +62,14 @@ sleep "$seconds" || status=1
 for pid in $pids; do kill -0 "$pid" || status=1; done 2>> {SAID}
 exit $status
 """,
-    # suspendable: says why the board cannot be suspended to RAM and woken by its clock.
+    # suspendable: says why the board cannot be suspended to RAM and woken by its clock; LACKS: it has nothing for it.
     SUSPENDABLE: f"""#!/bin/sh
 read -r states < /sys/power/state 2> /dev/null
 case " $states " in
 *" mem "*) ;;
-*) echo "this kernel has no suspend to RAM: /sys/power/state has '$states'"; exit 1 ;;
+*) echo "this kernel has no suspend to RAM: /sys/power/state has '$states'"; exit {LACKS} ;;
 esac
+if ! [ -e /dev/rtc0 ]; then echo "the board has no clock that could wake it: there is no /dev/rtc0"; exit {LACKS}; fi
 if ! command -v rtcwake > /dev/null; then echo "the board has no rtcwake (util-linux or busybox)"; exit 1; fi
 if ! said=$(timeout -s KILL {_ALARM_LIMIT_S} rtcwake -m on -s {_ALARM_S} 2>&1); then
  echo "its clock cannot wake it: an alarm in {_ALARM_S} s did not come within {_ALARM_LIMIT_S} s: $said"

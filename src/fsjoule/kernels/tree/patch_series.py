@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from email.header import decode_header, make_header
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from fsjoule.kernels.tree.repository import Repository
 _log: Final = logging.getLogger(__name__)
 
 _BASE: Final = re.compile(rb"^base-commit: ([0-9a-f]{40})\s*$", re.MULTILINE)
+_DIFF: Final = re.compile(rb"^(?:diff --git |--- a/)", re.MULTILINE)
 _PATCH: Final = ".patch"
 _MAILBOXES: Final = frozenset({".mbx", ".mbox"})
 _MAKERS: Final = "git format-patch and b4 am make such files"
@@ -94,12 +96,13 @@ def _patch_files(path: Path) -> Sequence[Path]:
 
 
 def _check_replies(file: Path) -> None:
-    """Raise ConfigError for a thread with its replies: git would apply what a reader of the patches proposes, too."""
+    """Raise ConfigError for a reply with a patch, which git would apply: a reader proposes something in a thread."""
     with closing(mailbox.mbox(file, create=False)) as mails:
-        replies = [subject for mail in mails if (subject := str(mail["Subject"])).lower().startswith("re:")]
-    if replies:
-        hint = f"b4 am -m {shlex.quote(str(file))} -o series makes a series of it"
-        raise ConfigError(f"{file} is a whole thread: it has replies ({plain_line(replies[0])})", hint=hint)
+        replies = [mail for mail in mails if str(make_header(decode_header(str(mail["Subject"])))).lower()[:3] == "re:"]
+        patched = [mail["Subject"] for mail in replies if _DIFF.search(mail.as_bytes())]
+    if patched:
+        hint = f"b4 am -m {shlex.quote(str(file))} -o series leaves the replies of a thread out"
+        raise ConfigError(f"{file}: git would apply the patch in a reply, {plain_line(patched[0])}", hint=hint)
 
 
 def _own_base(repository: Repository, files: Sequence[Path]) -> str | None:

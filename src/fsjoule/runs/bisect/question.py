@@ -173,6 +173,7 @@ def _noise(
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
     names = {content_of(name): name for name in choice.filesystems}
     with open_index(index) as opened:
+        # It has to be there, also where nothing is asked of it.
         by_test = {} if profile.guest_time else known_noise(points(opened, where, metrics=metrics), metrics)
     return {
         f"{file_name(names.get(key.filesystem, key.filesystem))}-{key.workload.split()[0]} {metric.value}": noise

@@ -338,7 +338,7 @@ def likely_boots(
         figures = made_ahead(*boot)
         if figures is None:
             urgency[boot] = urgency.get(boot, 0.0) - chance * (_SEARCHED if step.purpose is Purpose.SEARCH else 1.0)
-            outcomes = [(share, _usual(at, bad=bad)) for bad, share in _outcomes(at, step)]
+            outcomes = [(share, _usual(at, boot[1], bad=bad)) for bad, share in _outcomes(at, step)]
         else:
             outcomes = [(1.0, figures)]
         board = at.booted[-1].board if at.booted else ""
@@ -361,8 +361,13 @@ def _outcomes(state: BisectionState, step: Measure) -> list[tuple[bool, float]]:
     return [(step.position >= standing.bad and step.variant is not ImageVariant.REVERTED, 1.0)]
 
 
-def _usual(state: BisectionState, *, bad: bool) -> Figures:
-    """What a boot of the good or bad end has shown."""
-    end = WantedKernel(state.line.commits[-1 if bad else 0])
-    seen = [each.figures for each in state.booted if each.kernel == end] or [each.figures for each in state.booted]
-    return seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
+def _usual(state: BisectionState, seed: int, *, bad: bool) -> Figures:
+    """What a boot of the good or bad end has shown, with that seed if there is one."""
+    ends = [WantedKernel(commit) for commit in state.line.commits[:: len(state.line.commits) - 1]]
+    seen = {each.seed: each.figures for each in state.booted if each.kernel == ends[bad]}
+    if seed in seen:
+        return seen[seed]
+    # Boots of a pair are guessed with one seed, which both ends have.
+    others = {each.seed for each in state.booted if each.kernel == ends[not bad]}
+    known = [seen[each] for each in sorted(seen.keys() & others or seen)] or [each.figures for each in state.booted]
+    return known[seed % len(known)] if known else dict.fromkeys(state.asked.figures, 1.0)

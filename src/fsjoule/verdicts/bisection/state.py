@@ -180,8 +180,13 @@ class BisectionState:
         return (*plain, self._wanted(bad, ImageVariant.REVERTED), *aligned)
 
     def repetition(self, kernel: WantedKernel, purpose: Purpose) -> int:
-        """How many boots of the kernel there are already that share their random choices with this one's kind."""
-        return sum(each.kernel == kernel and _kind(each.purpose) == _kind(purpose) for each in self.booted)
+        """How many boots of the kernel there are already that share their random choices with this one's kind.
+
+        In a scan the two ends count as one, so that each point's seeds are those of an end, too.
+        """
+        ends = {WantedKernel(self.line.commits[0]), WantedKernel(self.line.commits[-1])}
+        alike = ends if self.asked.seeded and purpose is Purpose.SCAN and kernel in ends else {kernel}
+        return sum(each.kernel in alike and _kind(each.purpose) == _kind(purpose) for each in self.booted)
 
     def _wanted(self, position: int, variant: ImageVariant) -> WantedKernel:
         """A reverted position is the bad end without that position's commit."""
