@@ -45,7 +45,9 @@ class FaultyBoard(FakeBoard):
         return self.shell
 
 
-def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] = ("ext4",)) -> BoardBench:
+def bench_of(
+    board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] = ("ext4",), guest_time: bool = False
+) -> BoardBench:
     board.shell.files.update(
         {
             onboard.RESULT: FIO_JSON,
@@ -59,7 +61,8 @@ def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] =
     plan = Plan("quick", filesystems, SIDES, pairs, SEED, {}, entries)
     facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
-    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None)
+    profile = replace(PROFILE, guest_time=guest_time)
+    return BoardBench(run, profile, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None)
 
 
 def board_with(**changed: object) -> FaultyBoard:
@@ -95,6 +98,16 @@ def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
     by_boot = [set(seeds[i : i + 4]) for i in range(0, len(seeds), 4)]
     assert by_boot == [{f"--randseed={repetition_seed(SEED, 1 + boot // 2)}"} for boot in range(8)]
     assert len({repetition_seed(SEED, r) for r in range(1, 100)}) == 99
+
+
+@pytest.mark.parametrize("guest_time", [True, False])
+def test_the_board_is_told_the_same_in_both_boots_of_a_pair(guest_time: bool) -> None:
+    """In guest time, where another number in a mark would cost other instructions."""
+    shell = FakeShell(answer)
+    run_pairs(bench_of(FaultyBoard(shell, FACTS, IMAGE), pairs=1, guest_time=guest_time), never)
+    begins = [at for at, argv in enumerate(shell.asked) if "if=/dev/random" in argv]
+    assert len(begins) == 2
+    assert (shell.asked[: begins[1]] == shell.asked[begins[1] :]) is guest_time
 
 
 @pytest.mark.parametrize("name", ["power-on-mkfs 1f", "state-suspend 60s 1f"])
