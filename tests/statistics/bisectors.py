@@ -108,7 +108,8 @@ class Bisector(Protocol):
 def ours(world: World, *, seed: int) -> Run:
     """`fsjoule bisect`, boot by boot; `next_step` on the whole log gives the same."""
     case = world.case
-    search = PlainBootEvidence.start(BisectionQuestion(case.positions, (case.effect,), budget=case.budget, seed=seed))
+    question = BisectionQuestion(case.positions, (case.effect,), budget=case.budget, seed=seed, seeded=bool(case.seeds))
+    search = PlainBootEvidence.start(question)
     evidence = BisectionEvidence()
     while not isinstance(step := step_of(search, evidence), BisectionAnswer):
         if step.position in world.untestable:

@@ -30,7 +30,8 @@ from fsjoule.statistics.ratios import Floats
 # that is beforehand.
 _SLOPE: Final[Floats] = np.array([0.002, 0.2, 0.05])
 _WALK: Final[Floats] = np.array([0.0, 0.0, 0.15])
-_DRIFT_ODDS: Final[Floats] = np.log([0.7, 0.15, 0.15])
+DRIFT_ODDS: Final[Floats] = np.log([0.7, 0.15, 0.15])
+CALM: Final = DRIFT_ODDS[:1]
 # Variance of what is not known at all, in squared noises; a prediction this uncertain is no prediction.
 _FLAT: Final = 1e7
 _NO_PREDICTION: Final = 1e5
@@ -81,7 +82,7 @@ class LevelFilters:
     degrees: _Whole
 
     @classmethod
-    def start(cls, noise: KnownNoise, drift_odds: Floats = _DRIFT_ODDS) -> LevelFilters:
+    def start(cls, noise: KnownNoise, drift_odds: Floats = DRIFT_ODDS) -> LevelFilters:
         """Before the first boot; `noise` and `drift_odds` are what is known of noise and drift."""
         degrees = max(1, int(noise.degrees))
         shape = (1, len(drift_odds), _BRANCHES)
@@ -154,7 +155,7 @@ def _with_board(levels: LevelFilters, board: str, number: int) -> LevelFilters:
     cov = np.zeros((*levels.weight.shape, size + 2, size + 2))
     cov[..., :size, :size] = levels.cov
     cov[..., size, size] = _FLAT
-    cov[..., size + 1, size + 1] = np.square(_SLOPE)[:, None]
+    cov[..., size + 1, size + 1] = np.square(_SLOPE[: levels.weight.shape[1]])[:, None]
     return replace(levels, boards={**levels.boards, board: _Clock(number, number)}, mean=mean, cov=cov)
 
 
@@ -166,7 +167,7 @@ def _seen(levels: LevelFilters, position: int, number: int, board: str, figure: 
     bad = is_bad[:, None, None]
 
     prior = levels.cov.copy()
-    prior[..., level, level] += (np.square(_WALK) * max(0, number - clock.last))[:, None]
+    prior[..., level, level] += (np.square(_WALK[: levels.weight.shape[1]]) * max(0, number - clock.last))[:, None]
     towards = prior[..., level] + time * prior[..., slope] + bad[..., None] * prior[..., _LOSS]
     spread = towards[..., level] + time * towards[..., slope] + bad * towards[..., _LOSS] + 1.0
     error = figure - levels.mean[..., level] - time * levels.mean[..., slope] - bad * levels.mean[..., _LOSS]

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.statistics.bisection.levels import LevelFilters
+from fsjoule.statistics.bisection.levels import CALM, DRIFT_ODDS, LevelFilters
 from fsjoule.statistics.bisection.losses import LossEstimate, likelihoods, loss_at
 from fsjoule.statistics.bisection.question import (
     BisectionEvidence,
@@ -74,9 +74,9 @@ class PlainBootEvidence:
     @classmethod
     def start(cls, question: BisectionQuestion) -> PlainBootEvidence:
         known = question.noise or (None,) * len(question.effects)
-        return cls(
-            question, tuple(LevelFilters.start(_noise(*both)) for both in zip(known, question.effects, strict=True))
-        )
+        drift = CALM if question.seeded else DRIFT_ODDS
+        noises = (_noise(*both) for both in zip(known, question.effects, strict=True))
+        return cls(question, tuple(LevelFilters.start(noise, drift) for noise in noises))
 
     def after(self, boot: BootFigures) -> PlainBootEvidence:
         """One boot later; a boot of another variant than the plain one tells nothing here."""

@@ -44,6 +44,7 @@ class BisectionQuestion:
     of `fsjoule.statistics.gate`). `alpha` bounds the chance of a wrong culprit, `beta` that of overlooking a loss that
     matters; `budget` counts all boots. With `layout` and `cure` a culprit is confirmed in these two ways too. `noise`
     has what earlier boots say about each metric's noise; without it there is none. `seed` orders interleaved boots.
+    `seeded`: each seed has a level of its own, and nothing drifts.
 
     Raises ValueError if there is nothing to ask.
     """
@@ -57,6 +58,7 @@ class BisectionQuestion:
     cure: bool = False
     noise: tuple[KnownNoise | None, ...] = ()
     seed: int = 1
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         if self.positions < 2:  # noqa: PLR2004 - a good end and a bad one

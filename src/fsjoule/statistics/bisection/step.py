@@ -244,7 +244,7 @@ class _Step:
 
     def _searched(self, posterior: Posterior, standing: Standing) -> Measure:
         since = {end: self._positions[::-1].index(end) for end in (0, self._last)}
-        if min(since.values()) >= _REFERENCE_EVERY:
+        if min(since.values()) >= _REFERENCE_EVERY and not self._question.seeded:
             return Measure(max(since, key=since.__getitem__), Purpose.REFERENCE, standing)
         leading = self._search.metrics[posterior.leading]
         rows, expected = np.searchsorted(leading.edges, np.arange(self._last + 1)), leading.expected()

@@ -115,6 +115,7 @@ class BisectionState:
             cure=True,
             noise=tuple(asked.noise.get(figure) for figure in asked.figures),
             seed=asked.seed,
+            seeded=asked.seeded,
         )
 
     def evidence(self, *, scanned: bool = False) -> BisectionEvidence:
