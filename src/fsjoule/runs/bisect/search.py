@@ -44,7 +44,7 @@ _EMPTY_BOOTS: Final = 2
 # Random choices of confirming boots are none of those that led to the candidate.
 _FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000, Purpose.SCAN: 5_000}
 
-# So many states that the boots may lead to are looked at: some milliseconds each.
+# So many states that the boots may lead to are looked at: some milliseconds each, more with many seeds.
 _STATES: Final = 64
 
 # How much more a boot counts that others wait for.
