@@ -9,50 +9,44 @@ import pytest
 from fresh_boots import FreshBoots, kernel_folder
 
 from fsjoule.lab import read_environment
-from fsjoule.runs import gate
-from fsjoule.runs.gate import Sides, gate_measured
 from fsjoule.runs.options import BenchOptions
+from fsjoule.runs.pairs import PairedRun
 from fsjoule.runs.request import choose
 from fsjoule.runs.review import GUEST_TIME_POLICY, with_figures
-from fsjoule.store.gate import Gated
+from fsjoule.store.gate import Tested
 from fsjoule.store.reader import load_run
+from fsjoule.verdicts.gate import Judge
 
 PROJECT = Path(__file__).parents[2]
 RELEASES = ("6.1.1", "6.1.2", "6.1.3")
+BOOTS = FreshBoots(speeds={"6.1.3": 0.5})
 
 
-@pytest.fixture
-def kernels(tmp_path: Path) -> list[Path]:
-    return [kernel_folder(tmp_path / each, f"{each}-armmp", recipe="imx6ul") for each in RELEASES]
-
-
-def gated(kernels: tuple[Path, Path], results: Path, board: str, *, seed: int = 1, earlier: list[Path]) -> Gated:
-    environment = read_environment(PROJECT / "env" / f"{board}.yaml")
+def compared(
+    kernels: tuple[Path, Path], results: Path, *, seed: int = 1, earlier: tuple[Path, ...] = ()
+) -> tuple[PairedRun, tuple[Tested, ...]]:
+    """The run of a comparison, and what a gate finds in it."""
+    environment = read_environment(PROJECT / "env" / "deterministic.yaml")
     baseline, candidate = map(str, kernels)
     options = BenchOptions(fs="ext4", suite="quick", repeat=4, provision="scratch", results=results, seed=seed)
     request = with_figures(choose(options, environment, pair=(baseline, candidate)), GUEST_TIME_POLICY)
-    sides = Sides(Path(baseline).name, Path(candidate).name)
-    return gate_measured(sides, request, environment, GUEST_TIME_POLICY, command=("fsjoule", "review"), earlier=earlier)
+    judge = Judge(GUEST_TIME_POLICY, guest_time=True)
+    run = BOOTS.measure_pairs(request, environment, enough=judge.see, command=("fsjoule", "review"), earlier=earlier)
+    judge.finish()
+    return run, judge.findings
 
 
-@pytest.mark.parametrize(
-    ("board", "seed", "shared"), [("deterministic", 1, True), ("deterministic", 2, False), ("virtual", 1, False)]
-)
-def test_a_kernel_of_two_comparisons_boots_once(
-    kernels: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, board: str, seed: int, shared: bool
-) -> None:
-    """Another seed would be another boot, and so would each boot in real time."""
-    monkeypatch.setattr(gate, "measure_pairs", FreshBoots(speeds={"6.1.3": 0.5}).measure_pairs)
+@pytest.mark.parametrize(("seed", "shared"), [(1, True), (2, False)])
+def test_a_kernel_of_two_comparisons_boots_once(tmp_path: Path, seed: int, shared: bool) -> None:
+    """With another seed it would be another boot."""
+    kernels = [kernel_folder(tmp_path / each, f"{each}-armmp", recipe="imx6ul") for each in RELEASES]
     one, two = pairwise(kernels)
-    first = gated(one, tmp_path / "first", board, earlier=[])
+    first, _ = compared(one, tmp_path / "first")
     assert first.pairs > 1
-    assert first.folder is not None
-    alone = gated(two, tmp_path / "alone", board, seed=seed, earlier=[])
-    second = gated(two, tmp_path / "second", board, seed=seed, earlier=[Path(first.folder)])
-    assert (second.verdict, second.pairs, second.findings) == (alone.verdict, alone.pairs, alone.findings)
-    assert second.folder is not None
-    measured = load_run(Path(second.folder)).measurements
+    alone, expected = compared(two, tmp_path / "alone", seed=seed)
+    second, found = compared(two, tmp_path / "second", seed=seed, earlier=(first.folder,))
+    assert (second.pairs, found) == (alone.pairs, expected)
     known = min(first.pairs, second.pairs) if shared else 0
     assert second.known_boots == known
+    measured = load_run(second.folder).measurements
     assert len({(each.kernel, each.repetition) for each in measured}) == 2 * second.pairs - known
-    assert any("not made again" in note for note in second.notes) == shared

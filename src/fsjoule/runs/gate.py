@@ -93,7 +93,6 @@ def gate_measured(
         _log.info("%s", judge.progress())
         return reason
 
-    earlier = earlier if guest_time else ()
     run = measure_pairs(
         choice, environment, taken=taken, enough=enough, command=command, observer=observer, earlier=earlier
     )

@@ -228,7 +228,7 @@ def plan_run(
         taken=taken,
         planned_s=time.monotonic() - started_s + make_setup_s(),
     )
-    if not earlier:
+    if not earlier or not profile.guest_time:
         return run_plan
     known = known_boots(plan, [kernel.facts for kernel in taken], earlier)
     selected = run_plan.selecting(entry.number for entry in plan.entries if entry.number not in known)
